@@ -1,0 +1,102 @@
+# `make run` opens the demo and `make test` runs the tests, both from a fresh clone: what is missing is made first.
+# For POSIX sh and any GNU make since 3.81, which macOS has.
+
+VENV = .venv
+PYTHON = $(VENV)/bin/python -P
+READY = $(VENV)/.ready
+SNAPSHOT_TESTS = $(shell find tests -type d -path '*/__snapshots__/*' | sed 's|__snapshots__/\(.*\)|\1.py|')
+
+# sh: `get NAME` installs a system package if that takes no password; $line is what a person would type.
+GET = get() { \
+	if command -v apt-get >/dev/null; then install="apt-get install -y $$1"; \
+	elif command -v dnf >/dev/null; then install="dnf install -y $$1"; \
+	elif command -v pacman >/dev/null; then install="pacman -S --noconfirm $$1"; \
+	elif command -v brew >/dev/null; then install="brew install $$1"; \
+	else line="install $$1"; return 1; fi; \
+	as= line=$$install; \
+	case $$install in \
+	brew*) ;; \
+	*) if [ "$$(id -u)" != 0 ]; then as="sudo -n" line="sudo $$install"; fi ;; \
+	esac; \
+	if [ -n "$$as" ]; then $$as true 2>/dev/null || return 1; fi; \
+	echo "Installing $$1: $$line"; \
+	case $$install in apt-get*) $$as apt-get update -qq || true ;; esac; \
+	$$as env DEBIAN_FRONTEND=noninteractive $$install </dev/null >/dev/null; \
+	}
+
+# sh: `python_with MODULE` prints the first Python >= 3.11 that has this module.
+PYTHON_WITH = python_with() { \
+	wanted=$$1; \
+	if [ -n "$$KASMON_PYTHON" ]; then set -- "$$KASMON_PYTHON"; \
+	else set -- python3.11 python3.12 python3.13 python3.14 python3; fi; \
+	for python in "$$@"; do \
+		if "$$python" -c "import sys, $$wanted; sys.exit(sys.version_info < (3, 11))" >/dev/null 2>&1; \
+		then echo "$$python"; return; fi; \
+	done; \
+	return 1; \
+	}
+
+.PHONY: run test test-agents test-sandboxes check bench screenshots lock tmux clean
+.NOTPARALLEL:
+
+run: $(READY) tmux
+	@if [ -t 0 ] && [ -t 1 ]; then $(VENV)/bin/kasmon demo; else $(VENV)/bin/kasmon demo --headless 5; fi
+
+# Snapshot tests run serially: only then are pictures reported that no test uses any more.
+test: $(READY) tmux
+	@status=0; \
+	$(if $(SNAPSHOT_TESTS),$(PYTHON) -m pytest $(SNAPSHOT_TESTS) || status=$$?;) \
+	$(PYTHON) -m pytest -n 2 $(SNAPSHOT_TESTS:%=--ignore=%) || status=$$?; \
+	exit $$status
+
+test-agents: $(READY) tmux
+	@if [ -d tests/agents ]; then $(PYTHON) -m pytest -m agents; \
+	else echo "There are no tests against real agents yet: they come with a later work order."; fi
+
+test-sandboxes: $(READY) tmux
+	@if [ -d tests/sandbox ]; then $(PYTHON) -m pytest -m sandboxes; \
+	else echo "There are no tests of sandboxes yet: they come with a later work order."; fi
+
+check: $(READY)
+	$(PYTHON) -m ruff format --check .
+	$(PYTHON) -m ruff check .
+	$(PYTHON) -m mypy --strict
+	$(VENV)/bin/lint-imports --no-cache --no-logo
+
+bench: $(READY) tmux
+	@$(VENV)/bin/kasmon bench
+
+screenshots: $(READY)
+	$(PYTHON) -m tests.pictures
+
+# Resolves pyproject.toml anew, in an environment of its own.
+lock: $(READY)
+	@scratch=$$(mktemp -d) && trap 'rm -rf "$$scratch"' EXIT && \
+	$(PYTHON) -m venv "$$scratch" && \
+	"$$scratch/bin/python" -m pip install --quiet --disable-pip-version-check '.[dev]' && \
+	"$$scratch/bin/python" -m pip freeze --exclude kasmon >"$$scratch/frozen" && \
+	{ sed -n '/^#/p' requirements.lock; cat "$$scratch/frozen"; } >"$$scratch/lock" && \
+	cp "$$scratch/lock" requirements.lock
+
+# The environment: made once, and again when what it should hold changes or its Python is gone.
+$(shell test -x $(VENV)/bin/python || rm -f $(READY))
+$(READY): pyproject.toml requirements.lock
+	@$(GET); $(PYTHON_WITH); \
+	if ! $(VENV)/bin/python -c 'import sys, pip; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then \
+		python=$$(python_with ensurepip) || \
+		{ python_with venv >/dev/null && get python3-venv && python=$$(python_with ensurepip); } || \
+		{ echo "kasmon needs Python 3.11 or newer with venv; set KASMON_PYTHON to one." >&2; exit 1; }; \
+		echo "Making $(VENV) with $$python; this takes a minute, once."; \
+		"$$python" -m venv --clear $(VENV); \
+	fi
+	@$(PYTHON) -m pip install --quiet --disable-pip-version-check --requirement requirements.lock
+	@$(PYTHON) -m pip install --quiet --disable-pip-version-check --no-build-isolation --no-deps --editable .
+	@touch $(READY)
+
+tmux:
+	@command -v "$${KASMON_TMUX:-tmux}" >/dev/null || { $(GET); get tmux; } || \
+	echo "tmux is missing: live terminals need it ($$line); structured sessions work without."
+
+clean:
+	rm -rf $(VENV) build dist .coverage .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache snapshot_report.html
+	find kasmon tests -name __pycache__ -type d -prune -exec rm -rf {} +
