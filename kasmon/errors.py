@@ -1,0 +1,298 @@
+"""Every error that kasmon raises, on one page.
+
+KasmonError
+    UsageError                  what was asked for makes no sense as written             exit 2
+        ConfigError
+    NotFoundError               nothing goes by that name                                exit 3
+        SessionNotFoundError  AmbiguousSessionError  RequestNotFoundError  LogMissingError
+    RefusedError                understood, and not done                                 exit 4
+        NameTakenError  StaleRequestError  RequestClosedError  SessionBusyError  SessionEndedError
+        InteractiveOnlyError  PaneDeadError  PasteRefusedError  UnableError
+    TimedOutError               it did not happen in time; nothing is known beyond that  exit 5
+    UnavailableError            something that kasmon stands on is not there             exit 69
+        HostUnreachableError
+        TmuxError
+            TmuxMissingError  TmuxTooOldError  TmuxServerGoneError  TmuxCommandError
+    LaunchError                 an agent could not be started                            exit 1
+        AgentNotFoundError  ExtraMissingError
+    UnsafeFolderError           a folder of ours that others could write to              exit 1
+"""
+
+from collections.abc import Sequence
+from typing import ClassVar
+
+
+class KasmonError(Exception):
+    """Something kasmon could say plainly: one sentence that names the value, the cause and the next step."""
+
+    exit_code: ClassVar[int] = 1
+    code: ClassVar[str] = "failed"
+    """A stable word for programs; the message may change, this does not."""
+
+    def __init__(self, message: str, *, hint: str = "") -> None:
+        self.message, self.hint = message, hint
+        super().__init__(f"{message} {hint}".strip())
+
+
+class UsageError(KasmonError):
+    """What was asked for makes no sense as written; asking the same again fails the same."""
+
+    exit_code, code = 2, "usage"
+
+
+class ConfigError(UsageError):
+    """A config or theme file that cannot be used as it is; the file stays untouched."""
+
+    code = "config"
+
+    def __init__(
+        self, file: str, why: str, *, line: int | None = None, key: str = "", allowed: Sequence[str] = ()
+    ) -> None:
+        self.file, self.why, self.line, self.key, self.allowed = file, why, line, key, tuple(allowed)
+        place = f"{file}:{line}" if line else file
+        at_key = f" at {key!r}" if key else ""
+        choices = f"Allowed: {', '.join(allowed)}." if allowed else ""
+        super().__init__(f"{place}{at_key}: {why}.", hint=choices)
+
+
+class NotFoundError(KasmonError):
+    """Nothing goes by that name."""
+
+    exit_code, code = 3, "not-found"
+
+
+class SessionNotFoundError(NotFoundError):
+    """No session has this id, name or id prefix."""
+
+    def __init__(self, wanted: str) -> None:
+        self.wanted = wanted
+        super().__init__(
+            f"no session is called {wanted!r}.", hint="See `kasmon ls`; a session goes by id, exact name or id prefix."
+        )
+
+
+class AmbiguousSessionError(NotFoundError):
+    """More than one session begins with this id prefix."""
+
+    def __init__(self, wanted: str, candidates: Sequence[str]) -> None:
+        self.wanted, self.candidates = wanted, tuple(candidates)
+        super().__init__(f"{wanted!r} could be {', '.join(candidates)}.", hint="Give more of the id.")
+
+
+class RequestNotFoundError(NotFoundError):
+    """No open or closed request has this id."""
+
+    def __init__(self, request: str) -> None:
+        self.request = request
+        super().__init__(f"no request is called {request!r}.", hint="See `kasmon inbox`.")
+
+
+class LogMissingError(NotFoundError):
+    """The session never had a log."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        super().__init__(f"there is no log at {path!r}.")
+
+
+class RefusedError(KasmonError):
+    """Understood, and not done; nothing changed."""
+
+    exit_code, code = 4, "refused"
+
+
+class NameTakenError(RefusedError):
+    """Another session that is not forgotten has this name."""
+
+    def __init__(self, name: str, holder: str) -> None:
+        self.name, self.holder = name, holder
+        super().__init__(
+            f"the name {name!r} belongs to session {holder}.", hint=f"Choose another, or `kasmon rm {holder}`."
+        )
+
+
+class StaleRequestError(RefusedError):
+    """The request is open, but not with the text that was answered."""
+
+    code = "stale"
+
+    def __init__(self, request: str) -> None:
+        self.request = request
+        super().__init__(
+            f"request {request!r} is not what was shown: its digest differs.", hint="Look at it again: `kasmon inbox`."
+        )
+
+
+class RequestClosedError(RefusedError):
+    """The request was answered or withdrawn before."""
+
+    code = "closed"
+
+    def __init__(self, request: str, how: str) -> None:
+        self.request, self.how = request, how
+        super().__init__(f"request {request!r} is closed: {how}.", hint="Nothing was sent.")
+
+
+class SessionBusyError(RefusedError):
+    """The agent is in a turn, and the caller asked not to disturb it."""
+
+    code = "busy"
+
+    def __init__(self, session: str, state: str) -> None:
+        self.session, self.state = session, state
+        super().__init__(f"session {session!r} is {state}.", hint="Use --when idle to queue, or --when interrupt.")
+
+
+class SessionEndedError(RefusedError):
+    """The agent does not run, so it cannot take this."""
+
+    code = "ended"
+
+    def __init__(self, session: str) -> None:
+        self.session = session
+        super().__init__(f"session {session!r} has ended.", hint=f"`kasmon restart {session}` starts it again.")
+
+
+class InteractiveOnlyError(RefusedError):
+    """The operation needs a terminal that a person could sit at; a structured session has none."""
+
+    code = "interactive-only"
+
+    def __init__(self, session: str, operation: str = "attach") -> None:
+        self.session, self.operation = session, operation
+        super().__init__(
+            f"cannot {operation} to {session!r}: a structured session has no terminal, only a stream of events.",
+            hint="Write to it from the dashboard or with `kasmon send`.",
+        )
+
+
+class PaneDeadError(RefusedError):
+    """The pane's program has ended; the pane only keeps its last screen."""
+
+    code = "pane-dead"
+
+    def __init__(self, pane: str) -> None:
+        self.pane = pane
+        super().__init__(f"pane {pane!r} is dead.", hint="Restart the session.")
+
+
+class PasteRefusedError(RefusedError):
+    """The text was not pasted: the pane is dead, in copy mode, or has its input off."""
+
+    code = "paste-refused"
+
+    def __init__(self, pane: str, why: str) -> None:
+        self.pane, self.why = pane, why
+        super().__init__(f"nothing was pasted into pane {pane!r}: {why}.")
+
+
+class UnableError(RefusedError):
+    """This kind of agent cannot do that; its abilities say so."""
+
+    code = "unable"
+
+
+class TimedOutError(KasmonError):
+    """It did not happen in time. Nothing was allowed, undone or assumed because of that."""
+
+    exit_code, code = 5, "timeout"
+
+
+class UnavailableError(KasmonError):
+    """Something that kasmon stands on is not there: tmux, a host process, the network."""
+
+    exit_code, code = 69, "unavailable"
+
+
+class HostUnreachableError(UnavailableError):
+    """The process that talks to the agent does not answer."""
+
+    def __init__(self, session: str, why: str) -> None:
+        self.session, self.why = session, why
+        super().__init__(
+            f"the host of session {session!r} does not answer: {why}.", hint="`kasmon doctor` looks into it."
+        )
+
+
+class TmuxError(UnavailableError):
+    """tmux is not there, not usable, or said no."""
+
+    code = "tmux"
+
+
+class TmuxMissingError(TmuxError):
+    """There is no tmux program."""
+
+    def __init__(self, program: str) -> None:
+        self.program = program
+        super().__init__(
+            f"{program!r} is not installed or not on PATH.",
+            hint="Install tmux 3.2 or newer (for example `apt-get install tmux` or `brew install tmux`); "
+            "structured sessions work without it.",
+        )
+
+
+class TmuxTooOldError(TmuxError):
+    """There is a tmux, but an old one."""
+
+    def __init__(self, version: str, needed: str = "3.2") -> None:
+        self.version, self.needed = version, needed
+        super().__init__(
+            f"tmux {version} is too old.", hint=f"kasmon needs {needed} or newer; structured sessions work without it."
+        )
+
+
+class TmuxServerGoneError(TmuxError):
+    """Our tmux server went away while it was spoken to."""
+
+    def __init__(self, socket: str) -> None:
+        self.socket = socket
+        super().__init__(
+            f"the tmux server at {socket!r} is gone.", hint="Its sessions are lost; `kasmon restart` starts them anew."
+        )
+
+
+class TmuxCommandError(TmuxError):
+    """tmux refused a command."""
+
+    def __init__(self, command: str, reason: str) -> None:
+        self.command, self.reason = command, reason
+        super().__init__(f"tmux refused {command!r}: {reason}.")
+
+
+class LaunchError(KasmonError):
+    """An agent could not be started."""
+
+    code = "launch"
+
+
+class AgentNotFoundError(LaunchError):
+    """The program that runs this agent is not installed or not on PATH."""
+
+    def __init__(self, agent: str, program: str, known: Sequence[str] = ()) -> None:
+        self.agent, self.program = agent, program
+        super().__init__(
+            f"cannot start {agent!r}: {program!r} is not on PATH.",
+            hint=f"Install it, or set [agents.{agent}] program in the config. "
+            f"Agents that can start: {', '.join(known) or 'none'}.",
+        )
+
+
+class ExtraMissingError(LaunchError):
+    """A Python package that this backend needs is not installed."""
+
+    def __init__(self, backend: str, extra: str) -> None:
+        self.backend, self.extra = backend, extra
+        super().__init__(
+            f"the backend {backend!r} is not installed.", hint=f"Install kasmon with it: pip install 'kasmon[{extra}]'."
+        )
+
+
+class UnsafeFolderError(KasmonError):
+    """A folder that should be ours alone is a link, is not ours, or others can write to it."""
+
+    code = "unsafe-folder"
+
+    def __init__(self, path: str, why: str) -> None:
+        self.path, self.why = path, why
+        super().__init__(f"kasmon does not use {path!r}: {why}.", hint=f"Make it yours alone: `chmod 700 {path}`.")
