@@ -1,0 +1,124 @@
+"""What is wanted: commands to an agent, how to launch one, and the receipt of a prompt."""
+
+from enum import StrEnum
+from typing import Any, Literal, NewType, TypeAlias
+
+import msgspec
+
+from kasmon.model.permission import Decision, RequestId, SessionId
+
+ReceiptId = NewType("ReceiptId", str)
+When = Literal["idle", "now", "interrupt", "refuse"]
+"""What a prompt does when the agent is busy: queue, go in anyway, interrupt first, or be refused."""
+
+
+class Mode(StrEnum):
+    """How a session is talked to."""
+
+    TMUX = "tmux"
+    SDK = "sdk"
+    INTERPRETER = "interpreter"
+
+
+class Command(msgspec.Struct, frozen=True, kw_only=True, tag_field="do"):
+    """A wish. It is true only when its event comes back."""
+
+
+class Prompt(Command, frozen=True, kw_only=True, tag="prompt"):
+    """Give the agent this text as one prompt."""
+
+    text: str
+    when: When = "now"
+    by: Literal["user", "wave", "peer"] = "user"
+
+
+class Answer(Command, frozen=True, kw_only=True, tag="answer"):
+    """Answer exactly the request that has this id and this digest."""
+
+    request: RequestId
+    digest: str
+    decision: Decision
+    reason: str = ""
+    """Told to the agent with DENY."""
+    input: dict[str, Any] | None = None
+    """The edited tool input, with EDIT."""
+    labels: tuple[str, ...] = ()
+    """The chosen labels, with CHOOSE."""
+    scope: Literal["session", "plan", "project"] = "session"
+    """How far ALWAYS reaches."""
+
+
+class Interrupt(Command, frozen=True, kw_only=True, tag="interrupt"):
+    """End the running turn; whatever it asks is withdrawn."""
+
+
+class Stop(Command, frozen=True, kw_only=True, tag="stop"):
+    """Ask the agent to finish; end it if it does not."""
+
+    grace_s: float = 5.0
+    """How long to wait before ending it, in seconds. 0 ends it at once."""
+
+
+Wish: TypeAlias = Prompt | Answer | Interrupt | Stop
+
+
+class ReceiptState(StrEnum):
+    """How far a prompt came."""
+
+    QUEUED = "queued"
+    TYPED = "typed"
+    SUBMITTED = "submitted"
+    STARTED = "started"
+    FINISHED = "finished"
+    REFUSED = "refused"
+    LOST = "lost"
+
+
+class Receipt(msgspec.Struct, frozen=True, kw_only=True):
+    """What became of one prompt."""
+
+    id: ReceiptId
+    """`<session>-r<n>`, n counted by the session's log."""
+    session: SessionId
+    state: ReceiptState
+    reason: str = ""
+    text: str = ""
+    """The prompt's first line, for people."""
+    at: float = 0.0
+
+
+class Launch(msgspec.Struct, frozen=True, kw_only=True):
+    """How a session is started, and started again; kept as `launch.json`. Variables' values are not in here."""
+
+    session: SessionId
+    name: str
+    agent: str
+    mode: Mode
+    backend: str
+    """The backend that talks to it: `tmux`, `scripted`, ..."""
+    argv: tuple[str, ...] = ()
+    """The program and its arguments; for the scripted backend empty."""
+    workdir: str = "/"
+    prompt: str = ""
+    """The first prompt, given once the agent is ready; only in generation 1."""
+    model: str = ""
+    parent: SessionId | None = None
+    """tmux: open a further window beside this session's."""
+    environment_names: tuple[str, ...] = ()
+    task: int | None = None
+    wave: int | None = None
+    peers: int | None = None
+    """The size of the wave, this session counted."""
+    plan: str | None = None
+    fallback: str | None = None
+    """Why the mode that was asked for is not the mode it runs in."""
+    bypassing: bool = False
+    """The agent was told to skip permissions; marked in its row."""
+    seed: int = 0
+    """For the scripted agent: what its pauses are drawn from."""
+    speed: float = 1.0
+    """For the scripted agent: its pauses are divided by this; 0 means none."""
+    generation: int = 1
+    resume: str | None = None
+    """The agent's own id of the conversation to go on with."""
+    created_at: float = 0.0

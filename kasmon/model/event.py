@@ -1,0 +1,266 @@
+"""What happened: the union of all facts, and how they are written down.
+
+Fields are only added, with defaults; a changed meaning is a new kind. What a reader does not know comes as `Unknown`
+and keeps its line. One encoded event is at most `EVENT_BYTES` long; longer output goes to a blob that the event names.
+"""
+
+from typing import Literal, TypeAlias
+
+import msgspec
+
+from kasmon.model.command import Launch, Mode, Receipt
+from kasmon.model.permission import AskKind, Decision, Request, RequestId, SessionId
+
+SCHEMA = 1
+EVENT_BYTES = 256 * 1024
+"""The longest line of a log, in bytes."""
+
+
+class Fact(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind"):
+    at: float
+    """When it happened, in seconds since the epoch (UTC)."""
+
+
+class Opened(Fact, frozen=True, kw_only=True, tag="log.opened"):
+    """The first line of every log."""
+
+    session: SessionId
+    schema: int = SCHEMA
+    kasmon: str = ""
+
+
+class SessionCreated(Fact, frozen=True, kw_only=True, tag="session.created"):
+    """In the fleet's log: somebody wanted this session; its folder exists from now on."""
+
+    launch: Launch
+    machine: str = ""
+
+
+class SessionRenamed(Fact, frozen=True, kw_only=True, tag="session.renamed"):
+    session: SessionId
+    name: str
+
+
+class SessionForgotten(Fact, frozen=True, kw_only=True, tag="session.forgotten"):
+    session: SessionId
+
+
+class SessionStarted(Fact, frozen=True, kw_only=True, tag="session.started"):
+    """The agent runs. A restart and a move write it again, with the next generation."""
+
+    generation: int = 1
+    backend: str = ""
+    mode: Mode = Mode.SDK
+    workdir: str = ""
+    pid: int | None = None
+    """The agent's process id, where it has a process of its own."""
+    pid_started: float | None = None
+    """When that process started, by the system's clock, to tell it from a later one of the same id."""
+    host_pid: int | None = None
+    resume_id: str | None = None
+    """The agent's own name of the conversation."""
+    model: str = ""
+
+
+class TurnStarted(Fact, frozen=True, kw_only=True, tag="turn.started"):
+    prompt: str = ""
+    by: Literal["user", "wave", "peer", "agent"] = "user"
+
+
+class MessageSaid(Fact, frozen=True, kw_only=True, tag="message.said"):
+    """One finished message of the agent, as Markdown."""
+
+    text: str
+    blob: str = ""
+    """The SHA-256 of the whole text when `text` is only its beginning."""
+
+
+class ThoughtSaid(Fact, frozen=True, kw_only=True, tag="thought.said"):
+    text: str
+
+
+class ToolStarted(Fact, frozen=True, kw_only=True, tag="tool.started"):
+    call: str
+    """The agent's id of this call."""
+    tool: str
+    title: str = ""
+    """One line: the command, the file, the pattern."""
+    input: str = ""
+    """The tool's input as JSON."""
+
+
+class ToolFinished(Fact, frozen=True, kw_only=True, tag="tool.finished"):
+    call: str
+    ok: bool = True
+    output: str = ""
+    diff: str = ""
+    """A unified diff, where the tool changed a file."""
+    blob: str = ""
+    """The SHA-256 of the whole output when `output` is only its beginning."""
+
+
+class PlanItem(msgspec.Struct, frozen=True, kw_only=True):
+    text: str
+    state: Literal["open", "doing", "done"] = "open"
+
+
+class PlanUpdated(Fact, frozen=True, kw_only=True, tag="plan.updated"):
+    """The agent's own to-do list, whole; it replaces the one before."""
+
+    items: tuple[PlanItem, ...] = ()
+
+
+class RequestOpened(Fact, frozen=True, kw_only=True, tag="request.opened"):
+    request: Request
+
+
+class RequestAnswered(Fact, frozen=True, kw_only=True, tag="request.answered"):
+    request: RequestId
+    decision: Decision
+    by: str = "user"
+    reason: str = ""
+    labels: tuple[str, ...] = ()
+
+
+class RequestSetAside(Fact, frozen=True, kw_only=True, tag="request.set-aside"):
+    request: RequestId
+
+
+class RequestWithdrawn(Fact, frozen=True, kw_only=True, tag="request.withdrawn"):
+    """The agent no longer waits for it, or waits for something else."""
+
+    request: RequestId
+    why: str = ""
+
+
+class UsageReported(Fact, frozen=True, kw_only=True, tag="usage.reported"):
+    """Totals of the session so far, never additions."""
+
+    input: int = 0
+    output: int = 0
+    context: int = 0
+    """Tokens in the context window now."""
+    limit: int = 0
+    """The context window's size; 0 where unknown."""
+    cost_usd: float | None = None
+
+
+class NoticeRaised(Fact, frozen=True, kw_only=True, tag="notice.raised"):
+    text: str
+    level: Literal["info", "warning", "error"] = "info"
+
+
+class LimitReached(Fact, frozen=True, kw_only=True, tag="limit.reached"):
+    """The agent waits for its provider; `until` is None where nobody said for how long."""
+
+    until: float | None = None
+    text: str = ""
+
+
+class LimitLifted(Fact, frozen=True, kw_only=True, tag="limit.lifted"):
+    pass
+
+
+class TurnEnded(Fact, frozen=True, kw_only=True, tag="turn.ended"):
+    reason: Literal["done", "interrupted", "limit", "error"] = "done"
+    error: str = ""
+
+
+class SessionEnded(Fact, frozen=True, kw_only=True, tag="session.ended"):
+    """The agent does not run any more. None twice: it ended, and nobody could say how."""
+
+    exit_code: int | None = None
+    signal: str | None = None
+    """A name such as `SIGKILL`."""
+    why: str = ""
+
+
+class SignalSeen(Fact, frozen=True, kw_only=True, tag="signal.seen"):
+    """One source's word on an agent without a protocol; `evidence.judge` weighs them."""
+
+    source: Literal["program", "registry", "hook", "title", "screen", "output", "launch"]
+    value: str
+    """`idle working done blocked error clear` from a program; `printing quiet` from output; `ready` from launch."""
+    asking: AskKind | None = None
+    text: str = ""
+
+
+class LineLost(Fact, frozen=True, kw_only=True, tag="line.lost"):
+    """The host lost what carries the session: its tmux server, or its line to another machine."""
+
+    what: Literal["tmux server", "remote line"]
+    why: str = ""
+
+
+class LineFound(Fact, frozen=True, kw_only=True, tag="line.found"):
+    pass
+
+
+class ReceiptMoved(Fact, frozen=True, kw_only=True, tag="receipt.moved"):
+    """A prompt came one step further, or no further."""
+
+    receipt: Receipt
+    prompt: str = ""
+    """The whole prompt, in the first of a receipt's facts only, so that a queue survives its host."""
+
+
+class Unknown(Fact, frozen=True, kw_only=True, tag="unknown"):
+    """A line that this version cannot read; kept as it is."""
+
+    raw: str = ""
+
+
+Event: TypeAlias = (
+    Opened
+    | SessionCreated
+    | SessionRenamed
+    | SessionForgotten
+    | SessionStarted
+    | TurnStarted
+    | MessageSaid
+    | ThoughtSaid
+    | ToolStarted
+    | ToolFinished
+    | PlanUpdated
+    | RequestOpened
+    | RequestAnswered
+    | RequestSetAside
+    | RequestWithdrawn
+    | UsageReported
+    | NoticeRaised
+    | LimitReached
+    | LimitLifted
+    | TurnEnded
+    | SessionEnded
+    | SignalSeen
+    | LineLost
+    | LineFound
+    | ReceiptMoved
+    | Unknown
+)
+
+_decoder: msgspec.json.Decoder[Event] = msgspec.json.Decoder(Event)
+_encoder = msgspec.json.Encoder()
+
+
+def encode(event: Event) -> bytes:
+    """*event* as one line of JSON, without its newline. An `Unknown` comes out as it came in."""
+    if isinstance(event, Unknown) and event.raw:
+        return event.raw.encode("utf-8", "surrogateescape")
+    return _encoder.encode(event)
+
+
+def decode(line: bytes) -> Event:
+    """The event on *line*; a line this version cannot read comes as `Unknown`. Never raises."""
+    try:
+        return _decoder.decode(line)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return Unknown(at=_time_of(line), raw=line.decode("utf-8", "surrogateescape"))
+
+
+def _time_of(line: bytes) -> float:
+    try:
+        at = msgspec.json.decode(line)["at"]
+        return float(at)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, KeyError, TypeError, ValueError):
+        return 0.0

@@ -1,0 +1,103 @@
+"""All sessions at one moment: their order, their totals, their waves."""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+
+import msgspec
+
+from kasmon.model.permission import Request, SessionId
+from kasmon.model.session import Session
+from kasmon.model.state import SessionState
+
+
+class Totals(msgspec.Struct, frozen=True, kw_only=True):
+    """The fleet in one line."""
+
+    states: Mapping[SessionState, int]
+    crashed: int
+    requests: int
+    tokens: int
+    cost_usd: float
+
+
+class Wave(msgspec.Struct, frozen=True, kw_only=True):
+    """The sessions that run side by side under one wave number of one plan."""
+
+    number: int
+    plan: str | None
+    peers: int
+    """The wave's size as its sessions were told, or as many as there are, whichever is more."""
+    sessions: tuple[Session, ...]
+
+    @property
+    def done(self) -> int:
+        """How many of it ended well."""
+        return sum(s.state is SessionState.ENDED and not s.crashed for s in self.sessions)
+
+
+class Fleet(msgspec.Struct, frozen=True, kw_only=True):
+    """Every session that is not forgotten, and when this was true."""
+
+    sessions: tuple[Session, ...] = ()
+    """In no order that means anything; see `by_attention`."""
+    at: float = 0.0
+    read_only: str = ""
+    """Why facts cannot be written down at the moment (a full disk, say); empty when they can."""
+
+    def get(self, session: SessionId) -> Session | None:
+        return next((s for s in self.sessions if s.id == session), None)
+
+
+def by_attention(sessions: Iterable[Session]) -> tuple[Session, ...]:
+    """*sessions*, those that need a person first, the longest waiting foremost; child rows follow their parent."""
+    ordered = sorted(sessions, key=lambda s: (s.attention, s.since, s.name))
+    known = {s.id for s in ordered}
+    children: dict[SessionId, list[Session]] = {}
+    for session in ordered:
+        if session.parent in known and session.parent is not None:
+            children.setdefault(session.parent, []).append(session)
+    placed: list[Session] = []
+
+    def place(session: Session, depth: int) -> None:
+        placed.append(session)
+        for child in children.get(session.id, ()) if depth < 8 else ():
+            place(child, depth + 1)
+
+    for session in ordered:
+        if session.parent not in known:
+            place(session, 0)
+    rest = {s.id for s in ordered} - {s.id for s in placed}
+    return (*placed, *(s for s in ordered if s.id in rest))
+
+
+def requests(fleet: Fleet) -> tuple[Request, ...]:
+    """Every open request, oldest first."""
+    return tuple(sorted((ask for s in fleet.sessions for ask in s.asks), key=lambda ask: (ask.asked_at, ask.id)))
+
+
+def totals(fleet: Fleet) -> Totals:
+    """The fleet in one line."""
+    return Totals(
+        states=Counter(s.state for s in fleet.sessions),
+        crashed=sum(s.crashed for s in fleet.sessions),
+        requests=sum(len(s.asks) for s in fleet.sessions),
+        tokens=sum(s.tokens.input + s.tokens.output for s in fleet.sessions if s.tokens),
+        cost_usd=sum(s.cost_usd or 0.0 for s in fleet.sessions),
+    )
+
+
+def waves(fleet: Fleet) -> tuple[Wave, ...]:
+    """The waves of the fleet, by plan and number; sessions within by task."""
+    found: dict[tuple[str, int], list[Session]] = {}
+    for session in fleet.sessions:
+        if session.wave is not None:
+            found.setdefault((session.plan or "", session.wave), []).append(session)
+    return tuple(
+        Wave(
+            number=number,
+            plan=plan or None,
+            peers=max(len(members), *(s.peers or 0 for s in members)),
+            sessions=tuple(sorted(members, key=lambda s: (s.task or 0, s.name))),
+        )
+        for (plan, number), members in sorted(found.items())
+    )

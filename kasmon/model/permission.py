@@ -1,0 +1,102 @@
+"""What an agent asks a person: requests, their digests, and the answers to them.
+
+A request never changes: changed text is a new request and the old one is void. Its digest is taken over exactly what
+the agent sent, so an answer that carries the digest can only ever mean this text.
+"""
+
+import hashlib
+from enum import StrEnum
+from typing import Any, NewType
+
+import msgspec
+
+SessionId = NewType("SessionId", str)
+RequestId = NewType("RequestId", str)
+
+
+class AskKind(StrEnum):
+    """What a request wants from a person."""
+
+    PERMISSION = "permission"
+    QUESTION = "question"
+    PLAN = "plan"
+    AUTH = "auth"
+
+
+class Decision(StrEnum):
+    """What a person may answer."""
+
+    ALLOW = "allow"
+    ALWAYS = "always"
+    DENY = "deny"
+    EDIT = "edit"
+    CHOOSE = "choose"
+    LATER = "later"
+
+
+class Request(msgspec.Struct, frozen=True, kw_only=True):
+    """One thing that an agent waits for, exactly as it asked."""
+
+    id: RequestId
+    """`<session>-<n>`, n counted by the session's log."""
+    session: SessionId
+    kind: AskKind = AskKind.PERMISSION
+    tool: str = ""
+    """The tool the agent wants to use, e.g. `Bash` or `Edit`; empty for questions."""
+    title: str = ""
+    """One line: what it is about."""
+    input: dict[str, Any] = {}
+    """The tool's input as the agent sent it; for a command, `{"command": ...}` or `{"argv": [...]}`."""
+    shown: str = ""
+    """The whole request as text to read: a command, a question, a plan, a unified diff."""
+    is_diff: bool = False
+    """Whether `shown` is a unified diff."""
+    choices: tuple[Decision, ...] = ()
+    """The decisions this request takes; LATER is always possible and not listed."""
+    options: tuple[str, ...] = ()
+    """For a question: the labels to choose from."""
+    many: bool = False
+    """For a question: more than one label may be chosen."""
+    rule: str = ""
+    """What ALWAYS would allow from then on, in words that say all of it; empty where ALWAYS is not offered."""
+    asked_at: float = 0.0
+    digest: str = ""
+    """SHA-256 of everything above that a person decides on; see `digest_of`."""
+    later: bool = False
+    """A person has set it aside: it waits on, and no longer rises by itself."""
+    answerable: bool = True
+    """Whether kasmon can carry an answer to the agent; False for prompts seen on a terminal, where only focus helps."""
+
+
+class Closed(msgspec.Struct, frozen=True, kw_only=True):
+    """How a request ended."""
+
+    id: RequestId
+    decision: Decision | None
+    """None when it was withdrawn."""
+    by: str
+    """`user`, `policy`, or why it was withdrawn."""
+    at: float
+
+
+def digest_of(request: Request) -> str:
+    """The SHA-256, in hex, of what a person decides on in *request*; its id, time and set-aside flag do not count."""
+    decided = (
+        request.session,
+        request.kind,
+        request.tool,
+        request.title,
+        request.input,
+        request.shown,
+        request.is_diff,
+        request.choices,
+        request.options,
+        request.many,
+        request.rule,
+    )
+    return hashlib.sha256(msgspec.json.encode(decided, order="deterministic")).hexdigest()
+
+
+def sealed(request: Request) -> Request:
+    """*request* with its digest filled in."""
+    return msgspec.structs.replace(request, digest=digest_of(request))

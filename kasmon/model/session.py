@@ -1,0 +1,360 @@
+"""What the facts of one session add up to: `Session`, and `apply`, which adds one more fact.
+
+How a state comes about:
+
+| agent | state after a fact |
+|---|---|
+| any | SessionEnded -> ended; LineLost -> lost until LineFound or the next SessionStarted |
+| with a protocol | by `NEXT`; asking while a request is open, limited until the limit is lifted |
+| in a terminal | by `evidence.judge` over the last word of each source |
+
+Facts are folded, never refused: a fact that fits no row changes nothing.
+"""
+
+from typing import Final
+
+import msgspec
+
+from kasmon.model.command import Launch, Mode, Receipt, ReceiptId, ReceiptState
+from kasmon.model.event import (
+    Event,
+    Fact,
+    LimitLifted,
+    LimitReached,
+    LineFound,
+    LineLost,
+    MessageSaid,
+    NoticeRaised,
+    Opened,
+    PlanUpdated,
+    ReceiptMoved,
+    RequestAnswered,
+    RequestOpened,
+    RequestSetAside,
+    RequestWithdrawn,
+    SessionCreated,
+    SessionEnded,
+    SessionForgotten,
+    SessionRenamed,
+    SessionStarted,
+    SignalSeen,
+    ThoughtSaid,
+    ToolFinished,
+    ToolStarted,
+    TurnEnded,
+    TurnStarted,
+    Unknown,
+    UsageReported,
+)
+from kasmon.model.evidence import Signal, Verdict, heard, judge
+from kasmon.model.permission import AskKind, Closed, Decision, Request, RequestId, SessionId
+from kasmon.model.state import ALIVE, ATTENTION, SessionState
+
+KEPT_RECEIPTS: Final = 20
+KEPT_CLOSED: Final = 50
+
+S = SessionState
+NEXT: dict[SessionState, dict[type[Fact], SessionState]] = {
+    S.STARTING: {SessionStarted: S.IDLE, TurnStarted: S.WORKING},
+    S.IDLE: {TurnStarted: S.WORKING, LimitReached: S.LIMITED},
+    S.WORKING: {TurnEnded: S.IDLE, LimitReached: S.LIMITED},
+    S.ASKING: {TurnEnded: S.IDLE, LimitReached: S.LIMITED},
+    S.LIMITED: {LimitLifted: S.WORKING, TurnStarted: S.WORKING},
+    S.PAUSED: {SessionStarted: S.IDLE, TurnStarted: S.WORKING},
+    S.STANDBY: {SessionStarted: S.IDLE, TurnStarted: S.WORKING},
+    S.UNSURE: {SessionStarted: S.IDLE, TurnStarted: S.WORKING, TurnEnded: S.IDLE},
+    S.LOST: {SessionStarted: S.IDLE},
+    S.ENDED: {SessionStarted: S.IDLE},
+}
+"""Agents with a protocol: state -> fact -> state. SessionEnded ends every state; open requests make WORKING ASKING."""
+
+
+class Tokens(msgspec.Struct, frozen=True, kw_only=True):
+    """Totals of a session; `context` is what fills its window now, `limit` that window's size (0: unknown)."""
+
+    input: int = 0
+    output: int = 0
+    context: int = 0
+    limit: int = 0
+
+
+class HostSeen(msgspec.Struct, frozen=True, kw_only=True):
+    """The host process of a session, as last looked at."""
+
+    pid: int | None
+    alive: bool
+
+
+class Session(msgspec.Struct, frozen=True, kw_only=True):
+    """One session at one moment: what its facts add up to, and who was seen alive."""
+
+    id: SessionId
+    name: str = ""
+    agent: str = ""
+    mode: Mode = Mode.TMUX
+    backend: str = ""
+    parent: SessionId | None = None
+    workdir: str = ""
+    machine: str = ""
+    fallback: str | None = None
+    bypassing: bool = False
+    task: int | None = None
+    wave: int | None = None
+    peers: int | None = None
+    plan: str | None = None
+    sandbox: str | None = None
+    phase: str | None = None
+    expires_at: float | None = None
+    created_at: float = 0.0
+
+    state: SessionState = S.STARTING
+    since: float = 0.0
+    """Since when it is in this state, in seconds since the epoch."""
+    source: str = ""
+    """On whose word: `protocol`, `program`, `output`, `launch`, `exit`, `host`, `fleet`."""
+    unsure_why: str | None = None
+    asking: AskKind | None = None
+    limited_until: float | None = None
+    stuck: bool = False
+
+    generation: int = 0
+    pid: int | None = None
+    pid_started: float | None = None
+    resume_id: str | None = None
+    exit_code: int | None = None
+    signal: str | None = None
+    end_why: str = ""
+    stopped: bool = False
+    """It ended because a person asked for it, so its ending is no crash."""
+
+    asks: tuple[Request, ...] = ()
+    """Open requests, oldest first."""
+    closed: tuple[Closed, ...] = ()
+    """The last requests that were answered or withdrawn."""
+    signals: tuple[Signal, ...] = ()
+    receipts: tuple[Receipt, ...] = ()
+    """The last prompts' receipts, oldest first."""
+    last_line: str = ""
+    tokens: Tokens | None = None
+    cost_usd: float | None = None
+    turns: int = 0
+    requests_counted: int = 0
+    receipts_counted: int = 0
+    forgotten: bool = False
+    host: HostSeen | None = None
+    """Filled in by whoever looked; None where nobody did."""
+
+    @property
+    def exists(self) -> bool:
+        """Whether the agent is believed to run."""
+        return self.state in ALIVE and self.generation > 0
+
+    @property
+    def crashed(self) -> bool:
+        """Whether it ended in a way that a person may want to look at."""
+        return (
+            self.state is S.ENDED and not self.stopped and (self.signal is not None or self.exit_code not in (0, None))
+        )
+
+    @property
+    def attention(self) -> int:
+        """Its place in the list: the smaller, the sooner it needs a person."""
+        return 2 if self.crashed else ATTENTION[self.state]
+
+    @property
+    def queue(self) -> int:
+        """How many prompts wait."""
+        return sum(receipt.state is ReceiptState.QUEUED for receipt in self.receipts)
+
+    def next_request(self) -> RequestId:
+        return RequestId(f"{self.id}-{self.requests_counted + 1}")
+
+    def next_receipt(self) -> ReceiptId:
+        return ReceiptId(f"{self.id}-r{self.receipts_counted + 1}")
+
+    def open_request(self, request: RequestId) -> Request | None:
+        return next((ask for ask in self.asks if ask.id == request), None)
+
+
+def created(launch: Launch, at: float, machine: str = "") -> Session:
+    """The session that *launch* describes, before anything happened to it."""
+    return Session(
+        id=launch.session,
+        name=launch.name,
+        agent=launch.agent,
+        mode=launch.mode,
+        backend=launch.backend,
+        parent=launch.parent,
+        workdir=launch.workdir,
+        machine=machine,
+        fallback=launch.fallback,
+        bypassing=launch.bypassing,
+        task=launch.task,
+        wave=launch.wave,
+        peers=launch.peers,
+        plan=launch.plan,
+        created_at=at,
+        since=at,
+        source="fleet",
+    )
+
+
+def apply(session: Session, event: Event) -> Session:
+    """*session* after *event*. Pure; a fact that fits no row changes nothing."""
+    return _restated(session, _noted(session, event), event)
+
+
+def _noted(session: Session, event: Event) -> Session:
+    """*session* with what *event* says beside the state."""
+    put = msgspec.structs.replace
+    match event:
+        case SessionRenamed():
+            return put(session, name=event.name)
+        case SessionForgotten():
+            return put(session, forgotten=True)
+        case SessionStarted():
+            return _started(session, event)
+        case TurnStarted():
+            return put(session, turns=session.turns + 1, limited_until=None)
+        case MessageSaid():
+            return put(session, last_line=_last_line(event.text) or session.last_line)
+        case ToolStarted():
+            return put(session, last_line=f"{event.tool} {event.title}".strip())
+        case NoticeRaised():
+            return put(session, last_line=_last_line(event.text))
+        case RequestOpened():
+            known = session.open_request(event.request.id) is not None
+            asks = session.asks if known else (*session.asks, event.request)
+            return put(session, asks=asks, requests_counted=session.requests_counted + (not known))
+        case RequestAnswered():
+            return _closed(session, event.request, event.decision, event.by, event.at)
+        case RequestWithdrawn():
+            return _closed(session, event.request, None, event.why, event.at)
+        case RequestSetAside():
+            return put(
+                session, asks=tuple(put(ask, later=True) if ask.id == event.request else ask for ask in session.asks)
+            )
+        case UsageReported():
+            tokens = Tokens(input=event.input, output=event.output, context=event.context, limit=event.limit)
+            return put(session, tokens=tokens, cost_usd=session.cost_usd if event.cost_usd is None else event.cost_usd)
+        case LimitReached():
+            return put(session, limited_until=event.until, last_line=_last_line(event.text) or session.last_line)
+        case LimitLifted():
+            return put(session, limited_until=None)
+        case TurnEnded():
+            line = _last_line(event.error) or session.last_line
+            return put(_all_withdrawn(session, "the turn ended", event.at), last_line=line, limited_until=None)
+        case SessionEnded():
+            return _ended(session, event)
+        case SignalSeen():
+            signal = Signal(source=event.source, value=event.value, at=event.at, asking=event.asking, text=event.text)
+            return put(
+                session, signals=heard(session.signals, signal), last_line=_last_line(event.text) or session.last_line
+            )
+        case ReceiptMoved():
+            return _receipted(session, event.receipt)
+        case (
+            Opened()
+            | SessionCreated()
+            | ThoughtSaid()
+            | ToolFinished()
+            | PlanUpdated()
+            | LineLost()
+            | LineFound()
+            | Unknown()
+        ):
+            return session
+
+
+def _restated(before: Session, noted: Session, event: Event) -> Session:
+    """*noted* with the state that follows from *event*."""
+    state, source, why, asking = before.state, before.source, before.unsure_why, noted.asking
+    if isinstance(event, SessionEnded):
+        state, source, why, asking = S.ENDED, "exit", None, None
+    elif isinstance(event, LineLost):
+        state, source, why, asking = S.LOST, "host", None, None
+    elif isinstance(event, SessionStarted | SignalSeen | LineFound) and noted.mode is Mode.TMUX:
+        if isinstance(event, SignalSeen) and before.state in (S.ENDED, S.LOST):
+            return noted
+        verdict: Verdict = judge(noted.signals)
+        state, source, why, asking = verdict.state, verdict.source, verdict.why or None, verdict.asking
+    elif noted.mode is not Mode.TMUX:
+        state = NEXT[before.state].get(type(event), before.state)
+        if state in (S.WORKING, S.ASKING, S.IDLE) and noted.asks:
+            state = S.ASKING
+        elif state is S.ASKING:
+            state = S.WORKING
+        source = "protocol" if state is not before.state or isinstance(event, SessionStarted) else before.source
+        why, asking = None, noted.asks[0].kind if state is S.ASKING else None
+    changed = state is not before.state or isinstance(event, SessionStarted)
+    return msgspec.structs.replace(
+        noted, state=state, source=source, unsure_why=why, asking=asking, since=event.at if changed else before.since
+    )
+
+
+def _started(session: Session, event: SessionStarted) -> Session:
+    fresh = _all_withdrawn(session, "the agent was started again", event.at)
+    return msgspec.structs.replace(
+        fresh,
+        generation=event.generation,
+        backend=event.backend or session.backend,
+        mode=event.mode,
+        workdir=event.workdir or session.workdir,
+        pid=event.pid,
+        pid_started=event.pid_started,
+        resume_id=event.resume_id or session.resume_id,
+        exit_code=None,
+        signal=None,
+        end_why="",
+        stopped=False,
+        signals=(),
+        limited_until=None,
+    )
+
+
+def _ended(session: Session, event: SessionEnded) -> Session:
+    gone = _all_withdrawn(session, "the agent ended", event.at)
+    receipts = tuple(
+        msgspec.structs.replace(receipt, state=ReceiptState.LOST, reason="the agent ended", at=event.at)
+        if receipt.state in (ReceiptState.QUEUED, ReceiptState.TYPED)
+        else receipt
+        for receipt in gone.receipts
+    )
+    return msgspec.structs.replace(
+        gone,
+        exit_code=event.exit_code,
+        signal=event.signal,
+        end_why=event.why,
+        stopped=event.why == "stopped",
+        receipts=receipts,
+        limited_until=None,
+        last_line=_last_line(event.why) if event.why and event.why != "stopped" else gone.last_line,
+    )
+
+
+def _closed(session: Session, request: RequestId, decision: Decision | None, by: str, at: float) -> Session:
+    if session.open_request(request) is None:
+        return session
+    asks = tuple(ask for ask in session.asks if ask.id != request)
+    closed = (*session.closed, Closed(id=request, decision=decision, by=by, at=at))[-KEPT_CLOSED:]
+    return msgspec.structs.replace(session, asks=asks, closed=closed)
+
+
+def _all_withdrawn(session: Session, why: str, at: float) -> Session:
+    for ask in session.asks:
+        session = _closed(session, ask.id, None, why, at)
+    return session
+
+
+def _receipted(session: Session, receipt: Receipt) -> Session:
+    known = any(old.id == receipt.id for old in session.receipts)
+    receipts = (
+        tuple(receipt if old.id == receipt.id else old for old in session.receipts)
+        if known
+        else (*session.receipts, receipt)[-KEPT_RECEIPTS:]
+    )
+    return msgspec.structs.replace(session, receipts=receipts, receipts_counted=session.receipts_counted + (not known))
+
+
+def _last_line(text: str) -> str:
+    return next((line.strip() for line in reversed(text.splitlines()) if line.strip()), "")[:200]
