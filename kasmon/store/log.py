@@ -1,0 +1,94 @@
+"""One append-only log: the truth about one session, or about the fleet.
+
+JSON lines; the cursor is the byte offset behind a line, there is no other sequence number. A line is written with one
+`write` under flock. A torn line (its writer died, or the disk was full) is ended by the next writer and skipped by
+readers.
+"""
+
+import fcntl
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NewType
+
+from kasmon.errors import LogMissingError
+from kasmon.model.event import Event, decode, encode
+
+Cursor = NewType("Cursor", int)
+"""A position in one log, in bytes from its start."""
+
+START = Cursor(0)
+CHUNK_BYTES = 1 << 20
+
+
+class EventLog:
+    """The log at *path*; making one touches nothing."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def append(self, event: Event, *, durable: bool = False) -> Cursor:
+        """Write *event* as one line and return the cursor behind it.
+
+        Args:
+            durable: return only when the disk has it (answers, plan facts, sandbox intents).
+
+        Raises:
+            OSError: if it could not be written whole (a full disk, say); what was written of it is ended like any
+                torn line.
+        """
+        line = encode(event) + b"\n"
+        handle = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX)
+            end = os.lseek(handle, 0, os.SEEK_END)
+            if end and os.pread(handle, 1, end - 1) != b"\n":
+                line = b"\n" + line
+            written = os.write(handle, line)
+            if written != len(line):
+                raise OSError(f"only {written} of {len(line)} bytes went into {str(self.path)!r}")
+            if durable:
+                os.fsync(handle)
+            return Cursor(end + written)
+        finally:
+            os.close(handle)
+
+    def read(self, since: Cursor = START) -> Iterator[tuple[Event, Cursor]]:
+        """Yield the events after *since*, oldest first, each with the cursor behind it.
+
+        Keep the last cursor and pass it back to go on; reading never blocks and needs no running host. A half-written
+        last line is left for the next call; a torn line in the middle is skipped. A line that this version cannot read
+        comes as `Unknown`.
+
+        Raises:
+            LogMissingError: if the session never had a log (an empty log is no error).
+        """
+        for line, cursor in self.lines(since):
+            if line[:1] == b"{" and line[-1:] == b"}":
+                yield decode(line), cursor
+
+    def lines(self, since: Cursor = START) -> Iterator[tuple[bytes, Cursor]]:
+        """Yield the raw complete lines after *since*, without their newline, each with the cursor behind it.
+
+        Raises:
+            LogMissingError: if there is no log.
+        """
+        try:
+            file = self.path.open("rb", buffering=CHUNK_BYTES)
+        except FileNotFoundError as error:
+            raise LogMissingError(str(self.path)) from error
+        with file:
+            file.seek(since)
+            cursor = since
+            for line in file:
+                if not line.endswith(b"\n"):
+                    return
+                cursor = Cursor(cursor + len(line))
+                yield line[:-1], cursor
+
+    def size(self) -> int:
+        """How many bytes it has; 0 if it is not there."""
+        try:
+            return self.path.stat().st_size
+        except FileNotFoundError:
+            return 0
