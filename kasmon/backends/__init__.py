@@ -1,0 +1,27 @@
+"""Ways of talking to agents, one module each; none knows another."""
+
+from importlib import import_module
+from importlib.metadata import entry_points
+
+from kasmon.backends.base import Backend
+from kasmon.errors import UsageError
+
+GROUP = "kasmon.backends"
+
+
+def names() -> list[str]:
+    """The names of all installed backends; imports none of them."""
+    return sorted(point.name for point in entry_points(group=GROUP))
+
+
+def load(name: str) -> Backend:
+    """The backend called *name*; imports exactly that one.
+
+    Raises:
+        UsageError: if none is called that.
+    """
+    for point in entry_points(group=GROUP, name=name):
+        module, _, attribute = point.value.partition(":")
+        backend: Backend = getattr(import_module(module), attribute)
+        return backend
+    raise UsageError(f"there is no backend {name!r}.", hint=f"Installed: {', '.join(names()) or 'none'}.")

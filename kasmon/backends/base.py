@@ -1,0 +1,68 @@
+"""What every way of talking to an agent promises: `Backend` opens an `Agent`, which yields facts and takes wishes."""
+
+from collections.abc import AsyncIterator
+from typing import Protocol
+
+import msgspec
+
+from kasmon.model.command import Launch, Wish
+from kasmon.model.event import Event
+
+
+class Abilities(msgspec.Struct, frozen=True, kw_only=True):
+    """What an agent of this backend can do; the screen hides the rest."""
+
+    attaches: bool = False
+    """A person can sit down at its terminal."""
+    streams: bool = False
+    """It shows text while it is being written."""
+    asks: bool = False
+    """Its requests can be answered by kasmon."""
+    edits_input: bool = False
+    resumes: bool = False
+    """The same conversation goes on after its process died."""
+    interrupts: bool = False
+    shares_host: bool = False
+    """All sessions of this backend live in one host process."""
+
+
+class Chunk(msgspec.Struct, frozen=True, kw_only=True):
+    """Text as it is being written: shown and forgotten. The finished message comes as a fact."""
+
+    text: str
+    thinking: bool = False
+
+
+class Agent(Protocol):
+    """One live agent."""
+
+    def events(self) -> AsyncIterator[Event | Chunk]:
+        """Yield what happens, in order. Ends after `SessionEnded`."""
+        ...
+
+    async def send(self, wish: Wish, /) -> None:
+        """Carry *wish* to the agent; what comes of it comes as events.
+
+        Raises:
+            RefusedError: if the agent does not take it; nothing happened then.
+        """
+        ...
+
+    async def aclose(self) -> None:
+        """End the agent if it runs; idempotent, and bounded by the implementer (10 s at most)."""
+        ...
+
+
+class Backend(Protocol):
+    """One way of talking to agents."""
+
+    name: str
+    abilities: Abilities
+
+    async def open(self, launch: Launch, /) -> Agent:
+        """Start the agent that *launch* describes, or go on with it where `launch.resume` names a conversation.
+
+        Raises:
+            LaunchError: if it cannot be started.
+        """
+        ...

@@ -1,0 +1,1 @@
+"""The processes that talk to agents, and the way to reach them."""

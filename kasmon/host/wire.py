@@ -1,0 +1,261 @@
+"""What travels on a host's socket: frames, each a 4-byte big-endian length and one MessagePack value.
+
+Facts never travel here; they are in the log. A client sends wishes and says what it looks at; a host answers each
+numbered frame once and pushes what is shown and forgotten: rows of a terminal, text as it is written.
+"""
+
+import struct
+from collections.abc import Iterator
+from typing import Literal, TypeAlias
+
+import msgspec
+
+from kasmon.model.command import Receipt, Wish
+from kasmon.model.permission import SessionId
+
+VERSION = 1
+FRAME_BYTES = 16 * 1024 * 1024
+"""The longest frame either side accepts."""
+
+
+class Frame(msgspec.Struct, frozen=True, kw_only=True, tag_field="t"):
+    """Anything on the wire."""
+
+
+class Numbered(Frame, frozen=True, kw_only=True):
+    n: int
+    """Chosen by the client; the answer carries it back."""
+
+
+class Hello(Numbered, frozen=True, kw_only=True, tag="hello"):
+    """The client's first frame; answered by `Welcome`, or by `Failed` where the versions do not fit."""
+
+    version: int = VERSION
+    as_agent: bool = False
+
+
+class Do(Numbered, frozen=True, kw_only=True, tag="do"):
+    """Carry this wish to the session's agent; answered by `Done` (with a receipt for a prompt) or `Failed`."""
+
+    session: SessionId
+    wish: Wish
+
+
+class Start(Numbered, frozen=True, kw_only=True, tag="start"):
+    """The shared tmux host: start the session as its `launch.json` says. Answered by `Done`."""
+
+    session: SessionId
+
+
+class Forget(Numbered, frozen=True, kw_only=True, tag="forget"):
+    """Let go of an ended session's pane. Answered by `Done`."""
+
+    session: SessionId
+
+
+class Rename(Numbered, frozen=True, kw_only=True, tag="rename"):
+    """Show this name on the session's window. Answered by `Done`."""
+
+    session: SessionId
+    name: str
+
+
+class Read(Numbered, frozen=True, kw_only=True, tag="read"):
+    """Answered by `Text`: the session's terminal, buffer-relative lines start..end, both included.
+
+    None is the beginning (start) or end (end) of the buffer; n >= 0 a line from its beginning, n < 0 one from its end.
+    """
+
+    session: SessionId
+    start: int | None = None
+    end: int | None = None
+    ansi: bool = False
+    screen_and: int | None = None
+    """Instead of a range: the visible screen and this many lines above it."""
+
+
+class Look(Numbered, frozen=True, kw_only=True, tag="look"):
+    """Answered by `PaneSeen`."""
+
+    session: SessionId
+
+
+class Watch(Frame, frozen=True, kw_only=True, tag="watch"):
+    """From now on push this session's rows (terminal) or chunks (structured) to this client, the newest only."""
+
+    session: SessionId
+    rate_hz: float = 20.0
+    """At most so many pushes a second; 0 pushes each change at once (focus)."""
+
+
+class Unwatch(Frame, frozen=True, kw_only=True, tag="unwatch"):
+    session: SessionId
+
+
+class Focus(Frame, frozen=True, kw_only=True, tag="focus"):
+    """The client's keys go to this session, its window takes this size, its rows come at once."""
+
+    session: SessionId
+    columns: int
+    rows: int
+
+
+class Blur(Frame, frozen=True, kw_only=True, tag="blur"):
+    session: SessionId
+
+
+class Keys(Frame, frozen=True, kw_only=True, tag="keys"):
+    """Bytes as a keyboard would send them, straight into the pane; no answer."""
+
+    session: SessionId
+    data: bytes
+
+
+class Paste(Frame, frozen=True, kw_only=True, tag="paste"):
+    """Text for the pane by tmux's own paste, bracketed if the program asked for that; no answer."""
+
+    session: SessionId
+    text: str
+
+
+class Scroll(Frame, frozen=True, kw_only=True, tag="scroll"):
+    """Push rows this many lines above the screen's bottom from now on; 0 follows the screen again."""
+
+    session: SessionId
+    up: int
+
+
+class Quit(Numbered, frozen=True, kw_only=True, tag="quit"):
+    """End the host; agents in tmux go on, a structured agent ends with its host. Answered by `Done`."""
+
+
+class Welcome(Numbered, frozen=True, kw_only=True, tag="welcome"):
+    pid: int
+    version: int = VERSION
+    kasmon: str = ""
+    tmux: str = ""
+    """The tmux version, from the shared tmux host."""
+
+
+class Done(Numbered, frozen=True, kw_only=True, tag="done"):
+    receipt: Receipt | None = None
+
+
+class Failed(Numbered, frozen=True, kw_only=True, tag="failed"):
+    """Why not; `error` is an error's stable `code`."""
+
+    error: str
+    exit_code: int
+    message: str
+    hint: str = ""
+
+
+class Text(Numbered, frozen=True, kw_only=True, tag="text"):
+    lines: tuple[str, ...]
+
+
+class PaneSeen(Numbered, frozen=True, kw_only=True, tag="pane-seen"):
+    """What tmux says of a session's pane; titles and paths are cleaned."""
+
+    width: int
+    height: int
+    cursor: tuple[int, int]
+    title: str
+    cwd: str
+    window: str
+    clients: int
+    attach: tuple[str, ...]
+    """The command line that attaches another terminal."""
+
+
+class Cursor(msgspec.Struct, frozen=True, array_like=True):
+    x: int = 0
+    y: int = 0
+    visible: bool = False
+    shape: str = "block"
+
+
+class Modes(msgspec.Struct, frozen=True, array_like=True):
+    """What the program in the pane asked its terminal for."""
+
+    mouse: Literal["", "standard", "button", "all"] = ""
+    mouse_sgr: bool = False
+    cursor_keys: bool = False
+    keypad: bool = False
+    alternate: bool = False
+    copy_mode: bool = False
+
+
+class Rows(Frame, frozen=True, kw_only=True, tag="rows"):
+    """The rows of a terminal that changed since the last push to this client; SGR sequences inside, nothing else."""
+
+    session: SessionId
+    columns: int
+    height: int
+    changed: tuple[tuple[int, str], ...]
+    cursor: Cursor
+    modes: Modes
+    full: bool = False
+    """Every row is in `changed`; what was known before is void."""
+    scrolled: int = 0
+    """How many lines above the bottom this is; history behind it has `history` lines."""
+    history: int = 0
+
+
+class Written(Frame, frozen=True, kw_only=True, tag="written"):
+    """Text that a structured agent is writing now, all of it since the last finished message."""
+
+    session: SessionId
+    text: str
+    thinking: bool = False
+
+
+class Gone(Frame, frozen=True, kw_only=True, tag="gone"):
+    """There is nothing to watch any more."""
+
+    session: SessionId
+    why: str = ""
+
+
+FromClient: TypeAlias = (
+    Hello | Do | Start | Forget | Rename | Read | Look | Watch | Unwatch | Focus | Blur | Keys | Paste | Scroll | Quit
+)
+FromHost: TypeAlias = Welcome | Done | Failed | Text | PaneSeen | Rows | Written | Gone
+
+_encoder = msgspec.msgpack.Encoder()
+from_client: msgspec.msgpack.Decoder[FromClient] = msgspec.msgpack.Decoder(FromClient)
+from_host: msgspec.msgpack.Decoder[FromHost] = msgspec.msgpack.Decoder(FromHost)
+
+
+class WireError(Exception):
+    """The other side sent what is no frame; the connection cannot go on."""
+
+
+def pack(frame: Frame) -> bytes:
+    """*frame* as it goes on the wire, its length in front."""
+    body = _encoder.encode(frame)
+    return struct.pack(">I", len(body)) + body
+
+
+class Unpacker:
+    """Bytes in, frame bodies out; keeps what is incomplete. Sans-IO."""
+
+    def __init__(self) -> None:
+        self._pending = bytearray()
+
+    def feed(self, data: bytes) -> Iterator[bytes]:
+        """Yield each complete body.
+
+        Raises:
+            WireError: if a frame claims to be longer than `FRAME_BYTES`.
+        """
+        self._pending += data
+        while len(self._pending) >= 4:
+            (length,) = struct.unpack_from(">I", self._pending)
+            if length > FRAME_BYTES:
+                raise WireError(f"a frame of {length} bytes")
+            if len(self._pending) < 4 + length:
+                return
+            body = bytes(self._pending[4 : 4 + length])
+            del self._pending[: 4 + length]
+            yield body
