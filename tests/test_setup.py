@@ -1,0 +1,264 @@
+"""One command after the clone: the Makefile, the script of the checks, and the lock file.
+
+`make` and `.ci/run` are the real ones, in a folder of their own where the programs that they would start are small
+scripts that note how they were called.
+"""
+
+import os
+import pty
+import re
+import shutil
+import subprocess
+import tomllib
+from importlib.metadata import distribution
+from pathlib import Path
+
+import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+from packaging.version import Version
+
+ROOT = Path(__file__).parent.parent
+
+TOOLS = ("bash", "cat", "cp", "dirname", "env", "find", "make", "mkdir", "rm", "sed", "sh", "touch")
+
+NOTES = 'echo "$(basename "$0") $*" >>"$CALLS"'
+
+PYTHON = """
+case "$*" in
+*"-c import sys, ensurepip"*) {has_ensurepip} ;;
+*"-c import sys, venv"*) {is_new_enough} ;;
+*"-m venv"*) mkdir -p .venv/bin && cp "$0" .venv/bin/python ;;
+esac
+"""
+
+
+class Clone:
+    """A fresh clone on a machine that has only the programs of `program`, and notes the calls of these."""
+
+    def __init__(self, folder: Path) -> None:
+        self.tree, self.bin, self.calls_file = folder / "tree", folder / "bin", folder / "calls"
+        self.bin.mkdir(parents=True)
+        (self.tree / ".ci").mkdir(parents=True)
+        (self.tree / "tests").mkdir()
+        for name in ("Makefile", "pyproject.toml", "requirements.lock", ".ci/run"):
+            shutil.copy(ROOT / name, self.tree / name)
+        for tool in (*TOOLS, "basename"):
+            found = shutil.which(tool)
+            assert found, tool
+            (self.bin / tool).symlink_to(found)
+        self.environ = {"PATH": str(self.bin), "HOME": str(folder), "CALLS": str(self.calls_file)}
+
+    def program(self, name: str, body: str = "") -> None:
+        """Put a program on PATH (a name with a slash: into the tree) that notes its calls and then does *body*."""
+        file = self.tree / name if "/" in name else self.bin / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.unlink(missing_ok=True)
+        file.write_text(f"#!/bin/sh\n{NOTES}\n{body}\n")
+        file.chmod(0o755)
+
+    def python(self, name: str, *, is_new_enough: bool = True, has_ensurepip: str = "true") -> None:
+        """A Python; *has_ensurepip* is a shell command that tells."""
+        new = "true" if is_new_enough else "false"
+        self.program(name, PYTHON.format(is_new_enough=new, has_ensurepip=f"{new} && {has_ensurepip}"))
+
+    def ready(self) -> None:
+        """As after a first `make`: the environment is there."""
+        self.program(".venv/bin/python")
+        self.program(".venv/bin/kasmon")
+        (self.tree / ".venv" / ".ready").touch()
+
+    def run(self, *argv: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            argv, cwd=self.tree, env=self.environ, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False
+        )
+
+    @property
+    def calls(self) -> list[str]:
+        return self.calls_file.read_text().splitlines() if self.calls_file.exists() else []
+
+
+@pytest.fixture
+def clone(tmp_path: Path) -> Clone:
+    return Clone(tmp_path)
+
+
+def test_make_run_without_a_terminal_runs_the_demo_for_five_seconds_and_succeeds(clone: Clone) -> None:
+    clone.ready()
+    clone.program("tmux")
+
+    assert 0 == clone.run("make", "run").returncode
+    assert ["kasmon demo --headless 5"] == clone.calls
+
+
+def test_make_run_on_a_terminal_opens_the_demo(clone: Clone) -> None:
+    clone.ready()
+    clone.program("tmux")
+    ours, theirs = pty.openpty()
+    try:
+        subprocess.run(
+            ["make", "run"], cwd=clone.tree, env=clone.environ, stdin=theirs, stdout=theirs, stderr=theirs, check=True
+        )
+    finally:
+        os.close(theirs)
+        os.close(ours)
+
+    assert ["kasmon demo"] == clone.calls
+
+
+def test_root_gets_the_tmux_that_is_missing(clone: Clone) -> None:
+    clone.ready()
+    clone.program("id", "echo 0")
+    clone.program("apt-get")
+
+    assert 0 == clone.run("make", "run").returncode
+    assert ["id -u", "apt-get update -qq", "apt-get install -y tmux", "kasmon demo --headless 5"] == clone.calls
+
+
+@pytest.mark.parametrize(
+    ("manager", "line"),
+    [("apt-get", "apt-get install -y tmux"), ("dnf", "dnf install -y tmux"), ("pacman", "pacman -S --noconfirm tmux")],
+)
+def test_where_sudo_asks_for_a_password_one_line_says_what_to_type_and_the_demo_goes_on(
+    clone: Clone, manager: str, line: str
+) -> None:
+    clone.ready()
+    clone.program("id", "echo 1000")
+    clone.program("sudo", "exit 1")
+    clone.program(manager)
+
+    said = clone.run("make", "run")
+
+    assert 0 == said.returncode
+    assert [f"tmux is missing: live terminals need it (sudo {line}); structured sessions work without."] == (
+        said.stdout.splitlines()
+    )
+    assert ["id -u", "sudo -n true", "kasmon demo --headless 5"] == clone.calls
+
+
+def test_brew_gets_tmux_without_sudo(clone: Clone) -> None:
+    clone.ready()
+    clone.program("brew")
+
+    assert 0 == clone.run("make", "run").returncode
+    assert ["brew install tmux", "kasmon demo --headless 5"] == clone.calls
+
+
+def test_the_environment_is_made_from_the_lock_by_the_first_python_that_is_new_enough(clone: Clone) -> None:
+    clone.python("python3.11", is_new_enough=False)
+    clone.python("python3.12")
+
+    assert 0 == clone.run("make", ".venv/.ready").returncode
+    assert "python3.12 -m venv --clear .venv" in clone.calls
+    assert [
+        "python -P -m pip install --quiet --disable-pip-version-check --requirement requirements.lock",
+        "python -P -m pip install --quiet --disable-pip-version-check --no-build-isolation --no-deps --editable .",
+    ] == clone.calls[-2:]
+
+
+def test_the_second_time_nothing_is_made(clone: Clone) -> None:
+    clone.python("python3")
+    clone.run("make", ".venv/.ready")
+    made = clone.calls
+
+    assert 0 == clone.run("make", ".venv/.ready").returncode
+    assert made == clone.calls
+
+
+def test_an_environment_whose_python_is_gone_is_made_again(clone: Clone) -> None:
+    clone.python("python3")
+    clone.run("make", ".venv/.ready")
+    (clone.tree / ".venv" / "bin" / "python").unlink()
+
+    assert 0 == clone.run("make", ".venv/.ready").returncode
+    assert 2 == clone.calls.count("python3 -m venv --clear .venv")
+
+
+def test_root_gets_the_venv_that_debian_packs_apart(clone: Clone) -> None:
+    clone.python("python3", has_ensurepip='[ -e "$CALLS-installed" ]')
+    clone.program("id", "echo 0")
+    clone.program("apt-get", 'if [ "$1" = install ]; then touch "$CALLS-installed"; fi')
+
+    assert 0 == clone.run("make", ".venv/.ready").returncode
+    assert "apt-get install -y python3-venv" in clone.calls
+    assert "python3 -m venv --clear .venv" in clone.calls
+
+
+def test_without_a_fitting_python_nothing_is_installed_and_a_plain_sentence_says_what_is_needed(clone: Clone) -> None:
+    clone.python("python3")
+    clone.python("old-python", is_new_enough=False)
+    clone.environ["KASMON_PYTHON"] = "old-python"
+    clone.program("id", "echo 0")
+    clone.program("apt-get")
+
+    said = clone.run("make", ".venv/.ready")
+
+    assert 0 != said.returncode
+    assert "kasmon needs Python 3.11 or newer with venv; set KASMON_PYTHON to one." in said.stderr.splitlines()
+    assert [] == [call for call in clone.calls if call.startswith("apt-get")]
+
+
+def test_the_checks_run_before_every_kind_of_test(clone: Clone) -> None:
+    clone.program("make")
+
+    assert 0 == clone.run("bash", ".ci/run").returncode
+    assert ["make check", "make test", "make test-agents", "make test-sandboxes"] == clone.calls
+
+
+def test_the_first_failure_ends_the_checks(clone: Clone) -> None:
+    clone.program("make", '[ "$1" != test ]')
+
+    assert 0 != clone.run("bash", ".ci/run").returncode
+    assert ["make check", "make test"] == clone.calls
+
+
+def test_a_failing_picture_fails_make_test_and_the_other_tests_run_all_the_same(clone: Clone) -> None:
+    clone.ready()
+    clone.program("tmux")
+    clone.program(".venv/bin/python", 'case "$*" in *-n*) ;; *) exit 1 ;; esac')
+    (clone.tree / "tests" / "tui" / "__snapshots__" / "test_pictures").mkdir(parents=True)
+
+    assert 0 != clone.run("make", "test").returncode
+    assert [
+        "python -P -m pytest tests/tui/test_pictures.py",
+        "python -P -m pytest -n 2 --ignore=tests/tui/test_pictures.py",
+    ] == clone.calls
+
+
+def locked() -> dict[str, Version]:
+    """The lock file: each package by its canonical name."""
+    lines = [line for line in (ROOT / "requirements.lock").read_text().splitlines() if not line.startswith("#")]
+    pins = [re.fullmatch(r"([A-Za-z0-9._-]+)==(\S+)", line) for line in lines]
+    assert None not in pins
+    return {canonicalize_name(pin[1]): Version(pin[2]) for pin in pins if pin}
+
+
+def needs(asked: Requirement) -> list[Requirement]:
+    """What *asked*, as installed here, asks for in turn."""
+    every = [Requirement(line) for line in distribution(asked.name).requires or ()]
+    return [
+        need
+        for need in every
+        if not need.marker or any(need.marker.evaluate({"extra": e}) for e in ("", *asked.extras))
+    ]
+
+
+def test_the_lock_pins_what_the_project_and_its_tests_ask_for_and_nothing_else() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    wanted = [Requirement(line) for line in (*project["dependencies"], *project["optional-dependencies"]["dev"])]
+    pins = locked()
+    met: dict[str, str] = {}
+
+    while wanted:
+        asked = wanted.pop()
+        if str(asked) not in met:
+            met[str(asked)] = canonicalize_name(asked.name)
+            assert met[str(asked)] in pins, asked
+            assert pins[met[str(asked)]] in asked.specifier, asked
+            wanted += needs(asked)
+
+    assert pins.keys() == set(met.values())
+
+
+def test_the_tests_run_on_the_locked_versions() -> None:
+    assert locked() == {name: Version(distribution(name).version) for name in locked()}
