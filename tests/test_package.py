@@ -1,0 +1,102 @@
+"""What a person installs holds what the tree holds: packed as an sdist, installed from it, read as the product does."""
+
+import json
+import os
+import subprocess
+import sys
+import tarfile
+from collections.abc import Mapping, Sequence
+from importlib.metadata import Distribution, distributions
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+
+READ_THEMES = """
+import json, sys
+sys.path.insert(0, sys.argv[1])
+from importlib.resources import files
+import kasmon
+themes = {theme.name: theme.read_text("utf-8") for theme in files("kasmon").joinpath("themes").iterdir()}
+print(json.dumps({"from": kasmon.__file__, "themes": themes}))
+"""
+
+
+def run(argv: Sequence[str], home: Path) -> str:
+    """What *argv* prints, run in the tree with a home of its own.
+
+    Raises:
+        subprocess.CalledProcessError: if it fails; what it said to stderr has gone to ours.
+    """
+    kept: Mapping[str, str] = {
+        name: value for name, value in os.environ.items() if not name.startswith(("XDG_", "PIP_"))
+    }
+    environ = {**kept, "HOME": str(home), "XDG_CACHE_HOME": str(home), "XDG_CONFIG_HOME": str(home)}
+    done = subprocess.run(
+        argv, cwd=ROOT, env=environ, check=True, stdout=subprocess.PIPE, stdin=subprocess.DEVNULL, text=True
+    )
+    return done.stdout
+
+
+@pytest.fixture(scope="module")
+def sdist(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The tree, packed."""
+    home = tmp_path_factory.mktemp("sdist")
+    run([sys.executable, "-P", "-m", "hatchling", "build", "-t", "sdist", "-d", str(home / "dist")], home)
+    (packed,) = (home / "dist").iterdir()
+    return packed
+
+
+@pytest.fixture(scope="module")
+def installed(sdist: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder into which the wheel built from the sdist was installed; without network."""
+    home = tmp_path_factory.mktemp("installed")
+    pip = [sys.executable, "-P", "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-compile"]
+    run([*pip, "--no-index", "--no-build-isolation", "--no-deps", "--target", str(home / "site"), str(sdist)], home)
+    return home / "site"
+
+
+@pytest.fixture
+def distribution(installed: Path) -> Distribution:
+    (found,) = distributions(name="kasmon", path=[str(installed)])
+    return found
+
+
+def test_every_theme_is_read_from_the_installed_package(installed: Path, tmp_path: Path) -> None:
+    found = json.loads(run([sys.executable, "-I", "-c", READ_THEMES, str(installed)], tmp_path))
+
+    assert found["from"].startswith(str(installed))
+    assert found["themes"]
+    assert {theme.name: theme.read_text("utf-8") for theme in (ROOT / "themes").iterdir()} == found["themes"]
+
+
+def test_every_file_of_the_package_is_installed_but_what_python_makes(installed: Path) -> None:
+    def files(package: Path) -> set[str]:
+        every = (path.relative_to(package) for path in package.rglob("*") if path.is_file())
+        return {str(path) for path in every if "__pycache__" not in path.parts}
+
+    assert files(ROOT / "kasmon") == files(installed / "kasmon") - {
+        str(Path("themes", theme.name)) for theme in (ROOT / "themes").iterdir()
+    }
+
+
+def test_every_entry_point_names_a_module_that_is_installed(distribution: Distribution, installed: Path) -> None:
+    points = {
+        (point.group, point.name): installed / f"{point.module.replace('.', '/')}.py"
+        for point in distribution.entry_points
+    }
+
+    assert {
+        ("console_scripts", "kasmon"),
+        ("kasmon.backends", "scripted"),
+        ("kasmon.backends", "tmux"),
+    } <= points.keys()
+    assert [] == [str(file) for file in points.values() if not file.is_file()]
+
+
+def test_the_sdist_holds_the_package_and_its_papers_alone(sdist: Path) -> None:
+    with tarfile.open(sdist) as packed:
+        tops = {Path(name).parts[1] for name in packed.getnames()}
+
+    assert {"kasmon", "pyproject.toml", "README.md", "LICENSE", "PKG-INFO", ".gitignore"} == tops
