@@ -1,0 +1,189 @@
+r"""Foreign text in, `Clean` text out: the only place that strips, shows or hides.
+
+Everything that this user did not type into this process is foreign: output, names, titles, paths, errors. `clean_line`
+and `clean_block` make it harmless to look at; `visible` shows it to somebody who decides on it, so that two different
+texts never look equal; `redact` is `visible` with secrets left out. All of them take time linear in the text.
+
+| in the text | line | block | visible |
+|---|---|---|---|
+| escape sequence with its payload | removed | removed | each character shown |
+| other control characters | removed | removed | `⟨U+0007⟩`, carriage return `␍` |
+| line break | space | `\n` | `\n`; at either end `␤` |
+| tab | space | `\t` | `␉` |
+| bidi control, zero-width, filler, surrogate | U+FFFD | U+FFFD | `⟨U+202E⟩` |
+| ZWJ between emoji, VS15 and VS16 behind one | kept | kept | `⟨U+200D⟩` |
+"""
+
+import re
+from collections.abc import Iterable, Sequence
+from typing import Final, NewType
+
+Clean = NewType("Clean", str)
+"""Text that may go to a terminal or a widget: no control character but newline and tab, nothing invisible."""
+
+KNOWN_LENGTH: Final = 6
+"""A known value shorter than this, in characters, is no secret worth hiding: it would turn up everywhere."""
+
+_EMOJI: Final = (
+    "\u00a9\u00ae\u203c\u2049\u2122\u2139\u2194-\u21aa\u231a-\u23ff\u24c2\u25aa-\u25fe\u2600-\u27bf\u2934\u2935"
+    "\u2b05-\u2b55\u3030\u303d\u3297\u3299\U0001f000-\U0001faff"
+)
+_IGNORABLE: Final = (
+    "\u00ad\u034f\u0600-\u0605\u061c\u06dd\u070f\u0890\u0891\u08e2\u115f\u1160\u17b4\u17b5\u180b-\u180f"
+    "\u200b\u200c\u200e\u200f\u2028-\u202e\u2060-\u206f\u3164\ud800-\udfff\ufdd0-\ufdef\ufe00-\ufe0d\ufeff\uffa0"
+    "\ufff0-\ufffb\ufffe\uffff\U000110bd\U000110cd\U00013430-\U0001343f\U00016fe4\U0001bca0-\U0001bca3"
+    "\U0001d159\U0001d173-\U0001d17a\U000e0000-\U000e0fff"
+) + "".join(f"{chr(plane | 0xFFFE)}{chr(plane | 0xFFFF)}" for plane in range(0x10000, 0x110000, 0x10000))
+"""Format controls (the twelve Bidi_Control among them), default-ignorables, separators, fillers, tags, surrogates and
+noncharacters, as the inside of a character class; ZWJ, VS15 and VS16 are judged by what stands beside them."""
+
+_JOINERS: Final = (
+    f"(?<![{_EMOJI}])(?<![{_EMOJI}]\ufe0f)\u200d|\u200d(?![{_EMOJI}])"
+    f"|(?<![{_EMOJI}])(?<![0-9#*](?=\ufe0f\u20e3))[\ufe0e\ufe0f]"
+)
+_HIDING: Final = re.compile(f"[{_IGNORABLE}]|{_JOINERS}")
+_CONTROL: Final = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+_BREAK: Final = re.compile(r"\r\n|[\n\v\f\r\x85\u2028\u2029]")
+_BLANK: Final = "\u2800"
+"""The braille pattern without dots: a space that does not look like one in code, a space in a drawn graph."""
+_HIDDEN: Final = re.compile(f"[\\x00-\\x08\\x0b\\x0c\\x0e-\\x1f\\x7f-\\x9f{_BLANK}]|\\r(?!\\n)|{_HIDING.pattern}")
+
+_SEQUENCE: Final = re.compile(
+    r"(?:\x1b\]|\x9d)[^\n\r\x07\x18\x1a\x1b\x9c]*+(?:\x1b\\|[\x07\x18\x1a\x9c])?"  # OSC
+    r"|(?:\x1b[PX^_k]|[\x90\x98\x9e\x9f])[^\n\r\x18\x1a\x1b\x9c]*+(?:\x1b\\|[\x18\x1a\x9c])?"  # DCS SOS PM APC, title
+    r"|(?:\x1b\[|\x9b)[\x00-\x09\x0b\x0c\x0e-\x17\x19\x1c-\x1f\x7f0-?]*+[ -/]*+[@-~]?"  # CSI
+    r"|\x1b[ -/]*+[0-~]?"  # everything else that ESC begins
+)
+"""One escape sequence; one that does not end reaches to the end of its line."""
+
+_NOTABLE: Final = re.compile(r"[^\x20-\x7e]| (?![^\r\n])")
+_OUR_MARKS: Final = frozenset("⟨␤␍␉␠")
+
+_TOKEN: Final = re.compile(
+    r"\b[Bb]earer[ \t]{1,8}(?P<bearer>[A-Za-z0-9._~+/=-]{16,})"
+    r"|-----BEGIN [A-Z ]{0,30}PRIVATE KEY-----(?P<pem>(?:(?:\\r|\\n|\s){1,4}[A-Za-z0-9+/=]{40,80}(?![A-Za-z0-9+/=]))+)"
+    r"|\bsk-[A-Za-z0-9_-]{16,}"
+    r"|\bgh[opsur]_[A-Za-z0-9]{20,}|\bgithub_pat_[A-Za-z0-9_]{20,}|\bglpat-[A-Za-z0-9_-]{16,}"
+    r"|\b(?:AKIA|ASIA)[0-9A-Z]{16}\b|\bAIza[A-Za-z0-9_-]{35}"
+    r"|\bxox[abeprs]-[A-Za-z0-9-]{10,}|\bnpm_[A-Za-z0-9]{36}|\bpypi-[A-Za-z0-9_-]{16,}|\bhf_[A-Za-z0-9]{20,}"
+    r"|(?<![A-Za-z0-9_-])eyJ[A-Za-z0-9_-]{8,}+\.[A-Za-z0-9_-]{8,}+\.[A-Za-z0-9_-]{8,}+"
+)
+"""Tokens by their shape. None holds a blank, a quote or a shell operator, so that no command hides in one; of a private
+key the full lines are hidden, not a short last one."""
+
+
+def clean_line(text: str) -> Clean:
+    """*text* as one line: no line breaks or tabs, no control characters, nothing invisible."""
+    if text.isascii() and text.isprintable():
+        return Clean(text)
+    return Clean(_stripped(text, " ").replace("\t", " "))
+
+
+def clean_block(text: str) -> Clean:
+    """*text* with its lines and tabs, without other control characters or anything invisible.
+
+    Every kind of line break becomes a newline; a lone carriage return is one too, so that nothing is overwritten.
+    """
+    if text.isascii() and text.isprintable():
+        return Clean(text)
+    return Clean(_stripped(text, "\n"))
+
+
+def visible(text: str) -> Clean:
+    """*text* for somebody who decides on it: two different texts never come out equal.
+
+    Shown as `⟨U+202E⟩`: everything that is invisible, that looks like a space and is none, combining marks on ASCII or
+    outside their normal form, private characters, and our own marks. A space at the end of a line is `␠`.
+    """
+    return Clean(_shown(text))
+
+
+def has_hidden(text: str) -> bool:
+    """Whether *text* holds control, bidi or invisible characters; newlines, tabs and whole emoji do not count."""
+    if text.isascii() and text.isprintable():
+        return False
+    return _HIDDEN.search(text) is not None
+
+
+def redact(text: str, known: Iterable[str] = ()) -> tuple[Clean, int]:
+    """*text* as `visible` shows it, each secret in it as `⟨hidden: 40 characters⟩`, and how many those are.
+
+    Args:
+        text: as it came; already shown text would be shown twice.
+        known: secret values; those shorter than `KNOWN_LENGTH` are ignored. Tokens are found by their shape.
+    """
+    secrets = _secrets(text, known)
+    return Clean(_shown(text, secrets)), len(secrets)
+
+
+def _stripped(text: str, line_break: str) -> str:
+    if "\x1b" in text or _CONTROL.search(text):
+        text = _SEQUENCE.sub("", text)
+    text = _CONTROL.sub("", _BREAK.sub(line_break, text))
+    return text if text.isascii() else _HIDING.sub("\ufffd", text.replace(_BLANK, " "))
+
+
+def _shown(text: str, secrets: Sequence[tuple[int, int]] = ()) -> str:
+    if not secrets and text.isascii() and text.isprintable() and not text.endswith(" "):
+        return text
+    first, last = len(text) - len(text.lstrip("\n")), len(text.rstrip("\n"))
+    pieces: list[str] = []
+    at = 0
+    for start, end in (*secrets, (len(text), len(text))):
+        for match in _NOTABLE.finditer(text, at, start):
+            here = match.start()
+            at_end = not first <= here < last
+            pieces += (text[at:here], _mark(match[0], text[here - 1 : here], text[here + 1 : here + 2], at_end))
+            at = match.end()
+        pieces.append(text[at:start])
+        if end > start:
+            pieces.append(f"⟨hidden: {end - start} characters⟩")
+        at = end
+    return "".join(pieces)
+
+
+def _mark(character: str, before: str, behind: str, at_end: bool) -> str:
+    """What is shown for a notable *character* between *before* and *behind*."""
+    match character:
+        case "\n":
+            return "␤" if at_end else character
+        case "\r":
+            return "␍"
+        case "\t":
+            return "␉"
+        case " ":
+            return "␠" if behind in ("", "\n", "\r") else character
+        case _ if _shows_itself(character, before):
+            return character
+        case _:
+            return f"⟨U+{ord(character):04X}⟩"
+
+
+def _shows_itself(character: str, before: str) -> bool:
+    """Whether a non-ASCII *character* behind *before* looks like what it is."""
+    from unicodedata import category, normalize
+
+    if character in _OUR_MARKS or character == _BLANK or not character.isprintable():
+        return False
+    if _HIDING.match(character) or normalize("NFC", character) != character:
+        return False
+    if category(character)[0] == "M":
+        return not before.isascii() and normalize("NFC", before + character) == before + character
+    return True
+
+
+def _secrets(text: str, known: Iterable[str]) -> list[tuple[int, int]]:
+    """Where secrets stand in *text*, in order; those that overlap come as one."""
+    spans = [match.span(match.lastgroup or 0) for match in _TOKEN.finditer(text)]
+    for value in {value for value in known if len(value) >= KNOWN_LENGTH}:
+        at = text.find(value)
+        while at >= 0:
+            spans.append((at, at + len(value)))
+            at = text.find(value, at + len(value))
+    merged: list[tuple[int, int]] = []
+    for start, end in sorted(spans):
+        if merged and start < merged[-1][1]:
+            merged[-1] = (merged[-1][0], max(end, merged[-1][1]))
+        else:
+            merged.append((start, end))
+    return merged
