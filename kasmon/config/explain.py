@@ -1,0 +1,102 @@
+"""What a setting means, what it is and where that comes from; its sentence stands under its field in the schema."""
+
+import ast
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from kasmon.config import schema
+from kasmon.config.file import allowed_values, field_type, line_of, parse, read
+from kasmon.config.schema import SHIPPED, Config, Profile
+from kasmon.errors import NotFoundError
+from kasmon.paths import Places
+
+
+class Explained(msgspec.Struct, frozen=True, kw_only=True):
+    """One setting, or one table of them."""
+
+    key: str
+    sentence: str
+    value: Any
+    default: Any
+    origin: str
+    """Where the value comes from: `file:line`, or `default`."""
+    allowed: tuple[str, ...] = ()
+    """The values it takes, where they can be listed."""
+
+
+def explain(places: Places, key: str) -> Explained:
+    """The setting called *key* (`ui.theme`, `agents.claude.flags`) as it is in force.
+
+    Raises:
+        NotFoundError: if there is no such setting.
+        ConfigError: if the config file cannot be used.
+    """
+    text = read(places.config_file)
+    config = parse(text, str(places.config_file))
+    path = tuple(key.split("."))
+    kind = field_type(path)
+    if kind is None:
+        raise NotFoundError(f"no setting is called {key!r}.", hint=f"There are {', '.join(settings(config))}.")
+    line = line_of(text, path) if (value := value_at(config, path)) != value_at(Config(), path) else None
+    return Explained(
+        key=key,
+        sentence=_sentence(path),
+        value=value,
+        default=_default(path),
+        origin=f"{places.config_file}:{line}" if line else "default",
+        allowed=allowed_values(kind),
+    )
+
+
+def settings(config: Config) -> dict[str, Any]:
+    """Every setting's key and value, in the order of the schema; of a profile only what it says."""
+    found: dict[str, Any] = {}
+    for name, value in msgspec.structs.asdict(config).items():
+        if isinstance(value, msgspec.Struct):
+            found |= {f"{name}.{inner}": item for inner, item in msgspec.structs.asdict(value).items()}
+        elif isinstance(value, dict):
+            for inner, item in value.items():
+                if isinstance(item, Profile):
+                    found |= {f"{name}.{inner}.{field}": set_to for field, set_to in _said(item, Profile()).items()}
+                else:
+                    found[f"{name}.{inner}"] = item
+        else:
+            found[name] = value
+    return found
+
+
+def value_at(config: Config, path: tuple[str, ...]) -> Any:
+    """What *config* holds at *path*; None where it holds nothing there."""
+    value: Any = config
+    for name in path:
+        value = value.get(name) if isinstance(value, dict) else getattr(value, name, None)
+    return msgspec.to_builtins(value)
+
+
+def _default(path: tuple[str, ...]) -> Any:
+    if path[0] == "agents" and len(path) == 3 and path[1] not in SHIPPED:
+        return msgspec.to_builtins(getattr(Profile(), path[2]))
+    return value_at(Config(), path)
+
+
+def _said(profile: Profile, base: Profile) -> dict[str, Any]:
+    before = msgspec.structs.asdict(base)
+    return {name: value for name, value in msgspec.structs.asdict(profile).items() if value != before[name]}
+
+
+def _sentence(path: tuple[str, ...]) -> str:
+    """The sentence under the field that *path* leads to."""
+    owner: Any = field_type(path[:-1]) if len(path) > 1 else Config
+    if not (isinstance(owner, type) and issubclass(owner, msgspec.Struct)):
+        return _sentence(path[:-1])  # an entry of a table: a key, a variable, a profile
+    tree = ast.parse(Path(schema.__file__).read_text("utf-8"))
+    body = next(node.body for node in tree.body if isinstance(node, ast.ClassDef) and node.name == owner.__name__)
+    for field, under in pairwise(body):
+        match field, under:
+            case ast.AnnAssign(target=ast.Name(id=name)), ast.Expr(value=ast.Constant(value=str(sentence))):
+                if name == path[-1]:
+                    return " ".join(sentence.split())
+    return ""

@@ -1,0 +1,253 @@
+"""What a profile means for one session: its mode, its backend, its command line, and why that is not what was asked."""
+
+import os
+import shlex
+import shutil
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from kasmon.config.schema import Config, Profile
+from kasmon.errors import (
+    AgentNotFoundError,
+    ConfigError,
+    KasmonError,
+    NotFoundError,
+    RefusedError,
+    UnableError,
+    UsageError,
+)
+from kasmon.model.command import Mode
+
+SCRIPTED: Final = "scripted"
+"""As a program: the agent that kasmon brings along."""
+LATER_PROTOCOLS: Final = frozenset({"claude", "codex", "opencode", "gemini"})
+"""Programs with a structured protocol that kasmon does not speak yet."""
+MODEL_FLAG: Final = dict.fromkeys(("claude", "codex", "opencode", "gemini"), "--model")
+BYPASSING: Final = (
+    ("--dangerously-skip-permissions",),
+    ("--dangerously-bypass-approvals-and-sandbox",),
+    ("--dangerously-allow-all",),
+    ("--yolo",),
+    ("--permission-mode", "bypassPermissions"),
+    ("--approval-mode", "yolo"),
+    ("--ask-for-approval", "never"),
+    ("-a", "never"),
+)
+"""Arguments that tell some agent to skip permissions; a pair may also be written with `=`."""
+PROGRAM_BYPASSING: Final = {"gemini": (("-y",),)}
+"""Likewise, but too short to mean that everywhere."""
+
+
+class Resolved(msgspec.Struct, frozen=True, kw_only=True):
+    """How one session is going to run."""
+
+    agent: str
+    mode: Mode
+    backend: str
+    """`tmux`, or the structured backend's name."""
+    argv: tuple[str, ...] = ()
+    """The program and its arguments; empty for the structured scripted agent."""
+    fallback: str | None = None
+    """Why the mode that was asked for is not the mode it runs in."""
+    model: str = ""
+    environment: dict[str, str] = {}
+    """The profile's own variables."""
+    bypassing: bool = False
+    """The agent is told to skip permissions."""
+
+
+class Offer(msgspec.Struct, frozen=True, kw_only=True):
+    """One profile that a new session can have."""
+
+    name: str
+    modes: tuple[Mode, ...]
+    """The modes it can run in, its default first; empty where it cannot be started."""
+    problem: str = ""
+    """Why it cannot be started as things are; empty when it can."""
+
+
+def resolve(
+    config: Config,
+    agent: str = "",
+    mode: Mode | str | None = None,
+    argv: Sequence[str] = (),
+    *,
+    environment: Mapping[str, str] | None = None,
+) -> Resolved:
+    """How a session of profile *agent* runs, in *mode* where one is asked for; *argv* is any program to run in tmux.
+
+    An empty *agent* is the program's own name with *argv*, else the config's default agent. Programs are looked for on
+    the PATH of *environment* (default: this process's); the program in the result is a path.
+
+    Raises:
+        UsageError: if there is no such mode, or *argv* is to run structured.
+        NotFoundError: if no profile has this name.
+        RefusedError: if the profile is disabled, or needs what a later version of kasmon brings.
+        AgentNotFoundError: if its program is not there; the message names the fix.
+        ConfigError: if its flags cannot be split, or it names a model that its program takes no flag for.
+    """
+    variables = os.environ if environment is None else environment
+    wanted = _mode(mode)
+    if argv:
+        return _of_command_line(config, agent, wanted, argv, variables)
+    agent = agent or config.default_agent
+    profile = _profile(config, agent)
+    program = Path(profile.program).name
+    flags = _split(profile, agent)
+    run_in, fallback = _mode_of(wanted or Mode(profile.execution_mode or Mode.TMUX), agent, program)
+    structured = run_in is Mode.SDK
+    command = (
+        () if structured else (*_command(config, agent, profile, variables), *_model(profile, program, agent), *flags)
+    )
+    return Resolved(
+        agent=agent,
+        mode=run_in,
+        backend=SCRIPTED if structured else "tmux",
+        argv=command,
+        fallback=fallback,
+        model=profile.model,
+        environment=profile.env,
+        bypassing=is_bypassing((program, *flags)),
+    )
+
+
+def offers(config: Config, environment: Mapping[str, str] | None = None) -> tuple[Offer, ...]:
+    """The enabled profiles, those that can be started first; each part in the order of the config."""
+    found: list[Offer] = []
+    for name, profile in config.agents.items():
+        if not profile.enabled:
+            continue
+        modes: list[Mode] = []
+        problem = ""
+        for mode in (Mode.TMUX, Mode.SDK):
+            try:
+                resolved = resolve(config, name, mode, environment=environment)
+            except KasmonError as error:
+                problem = problem or error.message
+            else:
+                modes += [mode] if resolved.mode is mode else []
+        modes.sort(key=lambda mode: mode != (profile.execution_mode or Mode.TMUX))
+        found.append(Offer(name=name, modes=tuple(modes), problem="" if modes else problem))
+    return tuple(sorted(found, key=lambda offer: bool(offer.problem)))
+
+
+def is_bypassing(argv: Sequence[str]) -> bool:
+    """Whether *argv*, a program and its arguments, tells an agent to skip permissions."""
+    program, arguments = Path(argv[0]).name if argv else "", tuple(argv[1:])
+    for flag in (*BYPASSING, *PROGRAM_BYPASSING.get(program, ())):
+        if "=".join(flag) in arguments or any(arguments[at : at + len(flag)] == flag for at in range(len(arguments))):
+            return True
+    return False
+
+
+def _mode(mode: Mode | str | None) -> Mode | None:
+    if mode in (None, "", Mode.TMUX, Mode.SDK):
+        return Mode(mode) if mode else None
+    raise UsageError(f"there is no mode {str(mode)!r}.", hint="A session runs in tmux or sdk.")
+
+
+def _of_command_line(
+    config: Config, agent: str, mode: Mode | None, argv: Sequence[str], variables: Mapping[str, str]
+) -> Resolved:
+    if mode is Mode.SDK:
+        raise UsageError(
+            f"{argv[0]!r} cannot run in mode 'sdk': a program given after -- runs in tmux.",
+            hint="Leave out --mode, or name a profile with --agent.",
+        )
+    profile = _profile(config, agent) if agent else Profile()
+    name = agent or Path(argv[0]).name
+    return Resolved(
+        agent=name,
+        mode=Mode.TMUX,
+        backend="tmux",
+        argv=(_found(config, name, argv[0], variables), *argv[1:]),
+        fallback="a program given after -- runs in tmux" if profile.execution_mode == "sdk" else None,
+        model=profile.model,
+        environment=profile.env,
+        bypassing=is_bypassing(argv),
+    )
+
+
+def _profile(config: Config, agent: str) -> Profile:
+    name, at, host = agent.partition("@")
+    if at:
+        raise UnableError(
+            f"cannot start {name!r} on {host!r}: other machines come with a later version of kasmon.",
+            hint="Leave out the @ and what follows it to run it here.",
+        )
+    profile = config.agents.get(agent)
+    enabled = ", ".join(name for name, known in config.agents.items() if known.enabled)
+    if profile is None:
+        raise NotFoundError(
+            f"no profile is called {agent!r}.", hint=f"There are {enabled}, or `-- PROGRAM` for any program."
+        )
+    if not profile.enabled:
+        raise RefusedError(
+            f"the profile {agent!r} is disabled.", hint=f"Set agents.{agent}.enabled to true, or take {enabled}."
+        )
+    if profile.sandbox:
+        raise UnableError(
+            f"cannot start {agent!r}: its sandbox {profile.sandbox!r} comes with a later version of kasmon.",
+            hint=f'Set agents.{agent}.sandbox to "" to run it unconfined.',
+        )
+    return profile
+
+
+def _mode_of(wanted: Mode, agent: str, program: str) -> tuple[Mode, str | None]:
+    """The mode that a session runs in, and why it is not *wanted*."""
+    if wanted is Mode.TMUX or program == SCRIPTED:
+        return wanted, None
+    if program in LATER_PROTOCOLS:
+        raise UnableError(
+            f"cannot start {agent!r} in mode 'sdk': structured sessions with {program} come with a later version.",
+            hint="Start it with --mode tmux.",
+        )
+    return Mode.TMUX, f"{program or agent} has no structured protocol"
+
+
+def _split(profile: Profile, agent: str) -> tuple[str, ...]:
+    try:
+        return tuple(word for flag in profile.flags for word in shlex.split(flag))
+    except ValueError as error:
+        why = f"a flag cannot be split as a shell would ({str(error).lower()})"
+        raise ConfigError("config", why, key=f"agents.{agent}.flags") from error
+
+
+def _model(profile: Profile, program: str, agent: str) -> tuple[str, ...]:
+    if not profile.model:
+        return ()
+    if program not in MODEL_FLAG:
+        why = f"kasmon does not know how {program or agent} is told its model; write it into flags"
+        raise ConfigError("config", why, key=f"agents.{agent}.model")
+    return (MODEL_FLAG[program], profile.model)
+
+
+def _command(config: Config, agent: str, profile: Profile, variables: Mapping[str, str]) -> tuple[str, ...]:
+    if profile.program == SCRIPTED:
+        return (sys.executable, "-P", "-m", "kasmon.scripted")
+    return (_found(config, agent, profile.program or variables.get("SHELL") or "/bin/sh", variables),)
+
+
+def _found(config: Config, agent: str, program: str, variables: Mapping[str, str]) -> str:
+    """The path of *program*; one that is a relative path is left to the folder it is started in."""
+    if "/" in program and not program.startswith(("/", "~")):
+        return program
+    path = shutil.which(Path(program).expanduser(), path=variables.get("PATH", os.defpath))
+    if path is None:
+        raise AgentNotFoundError(agent, program, _startable(config, variables))
+    return str(path)
+
+
+def _startable(config: Config, variables: Mapping[str, str]) -> list[str]:
+    """The profiles whose program is there."""
+    names: list[str] = []
+    for name, profile in config.agents.items():
+        program = str(Path(profile.program).expanduser()) if profile.program else ""
+        own = program in ("", SCRIPTED)
+        if profile.enabled and (own or shutil.which(program, path=variables.get("PATH", os.defpath))):
+            names.append(name)
+    return names

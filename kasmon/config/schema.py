@@ -1,0 +1,90 @@
+"""The config as values: these structs are the schema, their defaults and, under each field, what `--explain` says.
+
+To add a setting: one field with its sentence.
+"""
+
+from typing import Annotated, Final, Literal, TypeAlias
+
+import msgspec
+
+Seconds: TypeAlias = Annotated[float, msgspec.Meta(gt=0, le=3600)]
+Keys: TypeAlias = str | tuple[str, ...]
+
+
+class Profile(msgspec.Struct, frozen=True, kw_only=True):
+    """One way of starting an agent, under the name that `--agent` takes."""
+
+    program: str = ""
+    """The program, by name or path. Empty is the shipped profile's own; for `shell` your login shell."""
+    flags: tuple[str, ...] = ()
+    """Its arguments; each element is split as a shell would, so "--permission-mode plan" is two."""
+    enabled: bool = True
+    """Whether it is offered; a disabled profile is refused by name."""
+    execution_mode: Literal["tmux", "sdk"] | None = None
+    """How its sessions run unless --mode says otherwise: in a terminal (tmux) or as a structured session (sdk)."""
+    model: str = ""
+    """The model it is told to use; empty leaves the choice to the agent."""
+    env: dict[str, str] = {}
+    """Variables for its process. They lie in this file: name a secret with `kasmon new --env NAME` instead."""
+    sandbox: Literal["", "jail", "microvm", "gvisor", "e2b"] = ""
+    """What confines it; empty is nothing."""
+
+
+SHIPPED: Final = {
+    "claude": Profile(program="claude"),
+    "codex": Profile(program="codex"),
+    "opencode": Profile(program="opencode"),
+    "gemini": Profile(program="gemini"),
+    "amp": Profile(program="amp"),
+    "shell": Profile(),
+    "scripted": Profile(program="scripted"),
+}
+"""The profiles that need no config; a table of the same name in the config changes only what it mentions."""
+
+
+class Ui(msgspec.Struct, frozen=True, kw_only=True):
+    """How the dashboard looks and sounds."""
+
+    theme: str = ""
+    """The theme's name; empty is the one kasmon ships as its own."""
+    bell: bool = True
+    """Ring the terminal's bell when a session begins to need you."""
+    toasts: bool = True
+    """Show a short note in the corner when something happens."""
+    preview: bool = True
+    """Show the preview beside the list when the dashboard opens."""
+    ascii: Literal["auto", "yes", "no"] = "auto"
+    """Draw with ASCII characters only; auto does so where the terminal is not UTF-8."""
+
+
+class Limits(msgspec.Struct, frozen=True, kw_only=True):
+    """How long kasmon waits before it says that something did not happen. Time never allows anything."""
+
+    call_s: Seconds = 10.0
+    """For an agent to take a prompt, an interrupt or an answer, in seconds."""
+    handshake_s: Seconds = 10.0
+    """For a structured agent to introduce itself, in seconds."""
+
+
+class Tmux(msgspec.Struct, frozen=True, kw_only=True):
+    """kasmon's own tmux server."""
+
+    history_limit: Annotated[int, msgspec.Meta(ge=0, le=1_000_000)] = 10_000
+    """How many lines that scrolled away a terminal keeps; read when the server starts."""
+
+
+class Config(msgspec.Struct, frozen=True, kw_only=True):
+    """Everything that can be set."""
+
+    default_agent: str = "claude"
+    """The profile of a new session that names none."""
+    agents: dict[str, Profile] = msgspec.field(default_factory=lambda: dict(SHIPPED))
+    """The profiles, each a table [agents.NAME]."""
+    keys: dict[str, Keys] = {}
+    """Action -> its key or keys; `?` in the dashboard shows the actions."""
+    ui: Ui = Ui()
+    """How the dashboard looks and sounds."""
+    limits: Limits = Limits()
+    """How long kasmon waits."""
+    tmux: Tmux = Tmux()
+    """kasmon's own tmux server."""

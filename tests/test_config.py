@@ -1,0 +1,354 @@
+"""The config is read strictly, explained from its own schema, and edited without losing anything a person wrote."""
+
+import shutil
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from tempfile import mkdtemp
+
+import msgspec
+import pytest
+
+from kasmon.config import Config, Profile, load, offers, parse, resolve
+from kasmon.config.edit import put
+from kasmon.config.explain import explain, settings
+from kasmon.errors import (
+    AgentNotFoundError,
+    ConfigError,
+    KasmonError,
+    NotFoundError,
+    RefusedError,
+    UnableError,
+    UsageError,
+)
+from kasmon.model.command import Mode
+from kasmon.paths import Places
+
+SEED = """
+[agents.coder]
+enabled = true
+program = "claude"
+flags = ["--permission-mode bypassPermissions"]
+execution_mode = "sdk"
+
+[agents.reviewer]
+enabled = true
+program = "claude"
+execution_mode = "tmux"
+"""
+
+
+@pytest.fixture
+def places() -> Iterator[Places]:
+    home = Path(mkdtemp(prefix="kasmon-config-"))
+    yield Places(state=home / "state", runtime=home / "run", config=home / "config")
+    shutil.rmtree(home)
+
+
+@pytest.fixture
+def programs(tmp_path: Path) -> dict[str, str]:
+    """An environment in which claude and amp can be started, and nothing else."""
+    for name in ("claude", "amp"):
+        (tmp_path / name).write_text("#!/bin/sh\n")
+        (tmp_path / name).chmod(0o755)
+    return {"PATH": str(tmp_path), "SHELL": str(tmp_path / "amp")}
+
+
+def write(places: Places, text: str) -> Path:
+    places.config.mkdir(parents=True, exist_ok=True)
+    places.config_file.write_text(text)
+    return places.config_file
+
+
+def test_without_a_file_everything_has_its_default_and_no_file_appears(places: Places) -> None:
+    assert Config() == load(places)
+    assert not places.config.exists()
+
+
+def test_every_setting_has_a_sentence(places: Places) -> None:
+    keys = [
+        *settings(Config()),
+        *(f"agents.mine.{name}" for name in Profile.__struct_fields__),
+        "keys.next",
+        "ui",
+        "agents",
+    ]
+
+    assert [] == [key for key in keys if not explain(places, key).sentence.endswith(".")]
+
+
+BAD = {
+    "unknown setting": ('\n[ui]\ncolour = "red"', 3, "ui.colour", "theme"),
+    "unknown table": ("\n[uii]\nbell = true", 2, "uii", "ui"),
+    "dotted": ("ui.bel = true", 1, "ui.bel", "bell"),
+    "inline": ("# mine\nui = { bel = true }", 2, "ui.bel", "bell"),
+    "flag of a profile": ("[agents.claude]\n\nprograms = 'x'", 3, "agents.claude.programs", "program"),
+    "quoted": ("['agents'.\"my.claude\"]\nprograms = 'x'", 2, "agents.my.claude.programs", "program"),
+    "text for a switch": ('[ui]\nbell = "yes"', 2, "ui.bell", "true"),
+    "switch for a text": ("default_agent = true", 1, "default_agent", ""),
+    "list of numbers": ("[agents.claude]\nflags = [1]", 2, "agents.claude.flags", ""),
+    "number for a variable": ("[agents.claude.env]\nOK = 'a'\nDEBUG = 1", 3, "agents.claude.env.DEBUG", ""),
+    "number for a key": ("[keys]\nnext = 'w'\nquit = 3", 3, "keys.quit", ""),
+    "value for a table": ("ui = 3", 1, "ui", ""),
+    "unknown mode": ('[agents.claude]\nexecution_mode = "SDK"', 2, "agents.claude.execution_mode", '"sdk"'),
+    "unknown sandbox": ('[agents.claude]\nsandbox = "docker"', 2, "agents.claude.sandbox", '"jail"'),
+    "too small": ("[limits]\ncall_s = 0", 2, "limits.call_s", ""),
+    "too large": ("[tmux]\nhistory_limit = 99999999", 2, "tmux.history_limit", ""),
+    "no program": ("[agents.mine]\nflags = []", 1, "agents.mine", "program"),
+    "name with a machine": ('[agents."a@b"]\nprogram = "x"', 1, "agents.a@b", ""),
+    "broken": ("[ui]\nbell = \n", 2, "", ""),
+    "broken at its end": ("[ui]\ntheme = 'moon", 2, "", ""),
+    "twice": ("[ui]\nbell = true\nbell = false", 3, "", ""),
+}
+
+
+@pytest.mark.parametrize(("text", "line", "key", "allowed"), BAD.values(), ids=BAD)
+def test_a_complaint_names_file_line_key_and_what_is_allowed(
+    places: Places, text: str, line: int, key: str, allowed: str
+) -> None:
+    file = write(places, text)
+
+    with pytest.raises(ConfigError) as told:
+        load(places)
+
+    assert (str(file), line, key) == (told.value.file, told.value.line, told.value.key)
+    assert f"{file}:{line}" in str(told.value)
+    assert allowed in ", ".join(told.value.allowed)
+    assert text == file.read_text()
+
+
+@pytest.mark.parametrize("content", [b"\xff\xfe", None], ids=["not UTF-8", "a folder"])
+def test_what_cannot_be_read_is_a_complaint_and_stays(places: Places, content: bytes | None) -> None:
+    if content is None:
+        places.config_file.mkdir(parents=True)
+    else:
+        write(places, "").write_bytes(content)
+
+    with pytest.raises(ConfigError, match=str(places.config_file)):
+        load(places)
+    with pytest.raises(ConfigError, match=str(places.config_file)):
+        put(places, "ui.bell", "false")
+    assert content is None or content == places.config_file.read_bytes()
+
+
+def test_a_table_of_a_shipped_profile_changes_only_what_it_mentions() -> None:
+    config = parse('[agents.claude]\nmodel = "opus"')
+
+    assert Profile(program="claude", model="opus") == config.agents["claude"]
+    assert Config().agents["codex"] == config.agents["codex"]
+
+
+def test_the_ancestors_config_works_and_its_bypassing_is_told(programs: dict[str, str]) -> None:
+    config = parse(SEED)
+
+    coder = resolve(config, "coder", "tmux", environment=programs)
+
+    assert (f"{programs['PATH']}/claude", "--permission-mode", "bypassPermissions") == coder.argv
+    assert coder.bypassing
+    assert not resolve(config, "reviewer", environment=programs).bypassing
+
+
+@pytest.mark.parametrize(
+    ("argv", "bypassing"),
+    [
+        (["claude", "--dangerously-skip-permissions"], True),
+        (["claude", "--permission-mode=bypassPermissions"], True),
+        (["claude", "--permission-mode", "plan", "bypassPermissions"], False),
+        (["codex", "--yolo"], True),
+        (["codex", "-a", "never"], True),
+        (["gemini", "-y"], True),
+        (["git", "-y"], False),
+        (["amp", "--dangerously-allow-all"], True),
+        (["--yolo"], False),
+    ],
+)
+def test_arguments_that_skip_permissions_are_seen(argv: list[str], bypassing: bool, tmp_path: Path) -> None:
+    (tmp_path / argv[0]).write_text("#!/bin/sh\n")
+    (tmp_path / argv[0]).chmod(0o755)
+
+    assert bypassing == resolve(Config(), argv=argv, environment={"PATH": str(tmp_path)}).bypassing
+
+
+def test_the_mode_is_asked_for_or_the_profiles_or_tmux() -> None:
+    config = parse('[agents.structured]\nprogram = "scripted"\nexecution_mode = "sdk"')
+
+    assert Mode.TMUX is resolve(config, "scripted").mode
+    assert Mode.SDK is resolve(config, "structured").mode
+    assert Mode.TMUX is resolve(config, "structured", Mode.TMUX).mode
+    assert Mode.SDK is resolve(config, "scripted", "sdk").mode
+
+
+def test_the_scripted_agent_runs_in_both_modes() -> None:
+    terminal, structured = resolve(Config(), "scripted"), resolve(Config(), "scripted", "sdk")
+
+    assert ("tmux", (sys.executable, "-P", "-m", "kasmon.scripted")) == (terminal.backend, terminal.argv)
+    assert ("scripted", ()) == (structured.backend, structured.argv)
+
+
+def test_a_program_without_a_protocol_falls_back_and_says_why(programs: dict[str, str]) -> None:
+    for agent in ("amp", "shell"):
+        resolved = resolve(Config(), agent, "sdk", environment=programs)
+
+        assert (Mode.TMUX, f"{agent} has no structured protocol") == (resolved.mode, resolved.fallback)
+    assert resolve(Config(), "amp", environment=programs).fallback is None
+
+
+def test_any_program_runs_in_tmux_by_its_command_line(programs: dict[str, str]) -> None:
+    resolved = resolve(parse(SEED), "coder", argv=["amp", "-x", "a b"], environment=programs)
+
+    assert ("coder", Mode.TMUX, (f"{programs['PATH']}/amp", "-x", "a b")) == (
+        resolved.agent,
+        resolved.mode,
+        resolved.argv,
+    )
+    assert "tmux" in (resolved.fallback or "")
+    assert "amp" == resolve(Config(), argv=["amp"], environment=programs).agent
+
+
+def test_the_model_and_the_variables_of_a_profile_reach_its_agent(programs: dict[str, str]) -> None:
+    config = parse('[agents.claude]\nmodel = "opus"\nflags = ["--add-dir \'a b\'"]\nenv = { A = "1" }')
+
+    resolved = resolve(config, "claude", environment=programs)
+
+    assert (f"{programs['PATH']}/claude", "--model", "opus", "--add-dir", "a b") == resolved.argv
+    assert ("opus", {"A": "1"}) == (resolved.model, resolved.environment)
+
+
+REFUSED = {
+    "no such mode": ("", "claude", "SDK", [], UsageError, "'SDK'"),
+    "interpreter": ("", "claude", Mode.INTERPRETER, [], UsageError, "tmux or sdk"),
+    "structured command line": ("", "", "sdk", ["amp"], UsageError, "after --"),
+    "no such profile": ("", "cloud", None, [], NotFoundError, "claude, codex"),
+    "disabled": ("[agents.claude]\nenabled = false", "claude", None, [], RefusedError, "'claude' is disabled"),
+    "disabled by default": ("[agents.claude]\nenabled = false", "", None, [], RefusedError, "'claude' is disabled"),
+    "another machine": ("", "claude@big", None, [], UnableError, "later version"),
+    "claude structured": ("", "claude", "sdk", [], UnableError, "later version"),
+    "by its profile": (SEED, "coder", None, [], UnableError, "--mode tmux"),
+    "gemini structured": ("", "gemini", "sdk", [], UnableError, "later version"),
+    "sandboxed": ('[agents.claude]\nsandbox = "jail"', "claude", None, [], UnableError, "later version"),
+    "missing": ("", "codex", None, [], AgentNotFoundError, r"\[agents.codex\] program.*claude, amp, shell, scripted"),
+    "missing command": ("", "", None, ["nosuch"], AgentNotFoundError, "'nosuch' is not on PATH"),
+    "missing path": ('[agents.claude]\nprogram = "/no/such"', "claude", None, [], AgentNotFoundError, "/no/such"),
+    "flags that do not end": ('[agents.amp]\nflags = ["\'a"]', "amp", None, [], ConfigError, "agents.amp.flags"),
+    "model that nobody takes": ('[agents.amp]\nmodel = "x"', "amp", None, [], ConfigError, "agents.amp.model"),
+}
+
+
+@pytest.mark.parametrize(("text", "agent", "mode", "argv", "error", "words"), REFUSED.values(), ids=REFUSED)
+def test_what_cannot_run_is_refused_with_the_reason(
+    programs: dict[str, str],
+    text: str,
+    agent: str,
+    mode: str | None,
+    argv: list[str],
+    error: type[KasmonError],
+    words: str,
+) -> None:
+    with pytest.raises(error, match=words):
+        resolve(parse(text), agent, mode, argv, environment=programs)
+
+
+def test_only_enabled_profiles_are_offered_and_those_that_start_stand_first(programs: dict[str, str]) -> None:
+    offered = offers(parse("[agents.amp]\nenabled = false\n[agents.scripted]\nexecution_mode = 'sdk'"), programs)
+
+    assert ["claude", "shell", "scripted", "codex", "opencode", "gemini"] == [offer.name for offer in offered]
+    assert [(Mode.TMUX,), (Mode.TMUX,), (Mode.SDK, Mode.TMUX), (), (), ()] == [offer.modes for offer in offered]
+    assert "cannot start 'codex': 'codex' is not on PATH." == offered[3].problem
+
+
+def test_the_first_setting_makes_the_file(places: Places) -> None:
+    assert not put(places, "ui.bell", "false").ui.bell
+
+    assert "[ui]\nbell = false\n" == places.config_file.read_text()
+    assert 0o600 == places.config_file.stat().st_mode & 0o777
+    assert not load(places).ui.bell
+
+
+def test_an_edit_keeps_comments_order_mode_and_the_link(places: Places, tmp_path: Path) -> None:
+    dotfile = tmp_path / "dotfiles.toml"
+    dotfile.write_text("# mine\n[ui]  # looks\nbell = true # loud\n\n[agents.claude]\nmodel = 'a'\n")
+    dotfile.chmod(0o644)
+    places.config.mkdir(parents=True)
+    places.config_file.symlink_to(dotfile)
+
+    put(places, "ui.bell", "false")
+    put(places, "agents.claude.flags", "--verbose")
+    put(places, "agents.mine.program", "vim")
+
+    assert places.config_file.is_symlink()
+    assert 0o644 == dotfile.stat().st_mode & 0o777
+    assert dotfile.read_text().startswith(
+        "# mine\n[ui]  # looks\nbell = false # loud\n\n[agents.claude]\nmodel = 'a'\n"
+    )
+    assert ("--verbose",) == load(places).agents["claude"].flags
+    assert "vim" == load(places).agents["mine"].program
+
+
+@pytest.mark.parametrize(
+    ("key", "said", "value"),
+    [
+        ("default_agent", "shell", "shell"),
+        ("default_agent", "[x]", "[x]"),
+        ("tmux.history_limit", "500", 500),
+        ("limits.call_s", "2.5", 2.5),
+        ("ui.ascii", "yes", "yes"),
+        ("agents.claude.flags", '["-a b", "-c"]', ["-a b", "-c"]),
+        ("agents.claude.flags", "--verbose", ["--verbose"]),
+        ("agents.claude.execution_mode", "sdk", "sdk"),
+        ("agents.claude.env.A", "1", "1"),
+        ("keys.next", "tab", "tab"),
+        ("keys.next", '["tab", "w"]', ["tab", "w"]),
+    ],
+)
+def test_a_value_is_written_as_the_setting_needs_it(places: Places, key: str, said: str, value: object) -> None:
+    put(places, key, said)
+
+    assert value == msgspec.json.decode(msgspec.json.encode(explain(places, key).value))
+    assert f"{places.config_file}:" in explain(places, key).origin
+
+
+@pytest.mark.parametrize(
+    ("key", "said", "error"),
+    [
+        ("ui.bell", "loud", UsageError),
+        ("limits.call_s", "-1", UsageError),
+        ("agents.mine.model", "x", UsageError),
+        ("ui.colour", "red", NotFoundError),
+        ("ui.bell.x", "red", NotFoundError),
+        ("ui", "red", UsageError),
+        ("agents", "red", UsageError),
+        ("agents.claude", "red", UsageError),
+        ("agents.claude.env", "red", UsageError),
+    ],
+)
+def test_a_refused_value_leaves_the_file_as_it_was(
+    places: Places, key: str, said: str, error: type[KasmonError]
+) -> None:
+    file = write(places, "# mine\n[ui]\nbell = true\n")
+
+    with pytest.raises(error):
+        put(places, key, said)
+
+    assert "# mine\n[ui]\nbell = true\n" == file.read_text()
+    assert [file] == list(places.config.iterdir())
+
+
+@pytest.mark.parametrize("text", ["[ui]\nbell = \n", "[ui]\nunknown = 1\n"], ids=["broken", "unknown setting"])
+def test_a_file_that_could_not_be_read_is_never_written(places: Places, text: str) -> None:
+    file = write(places, text)
+
+    with pytest.raises(ConfigError):
+        put(places, "ui.bell", "false")
+
+    assert text == file.read_text()
+
+
+def test_a_setting_is_explained_with_its_origin(places: Places) -> None:
+    file = write(places, "[ui]\n\nbell = false\n")
+
+    told = explain(places, "ui.bell")
+
+    assert (False, True, f"{file}:3", ("true", "false")) == (told.value, told.default, told.origin, told.allowed)
+    assert "default" == explain(places, "ui.toasts").origin
+    with pytest.raises(NotFoundError, match=r"ui\.bell"):
+        explain(places, "ui.bel")
