@@ -1,0 +1,46 @@
+"""What an agent asked, and how that was answered, as rows of a transcript."""
+
+from kasmon.clean import clean_line, redact
+from kasmon.model import diff
+from kasmon.model.drawing import BELOW, UNDER, Look
+from kasmon.model.event import Event, RequestAnswered, RequestSetAside, RequestWithdrawn
+from kasmon.model.permission import AskKind, Decision, Request
+from kasmon.model.text import BLANK, Line, Span, Token, fitted, flowed
+
+
+def request(asked: Request, look: Look) -> list[Line]:
+    """The whole request, never folded, hidden characters shown and secrets not."""
+    title, shown = redact(asked.title)[0], redact(asked.shown.removesuffix("\n"))[0]
+    opening = {
+        AskKind.PERMISSION: f"wants to use {clean_line(asked.tool)}:",
+        AskKind.QUESTION: "asks:",
+        AskKind.PLAN: "wants its plan approved:",
+        AskKind.AUTH: "wants you to sign in:",
+    }[asked.kind]
+    first = shown if shown.startswith(title) and not asked.is_diff else title
+    head: list[Span] = [(opening, Token.ASKS), *([(f" {first}", Token.SUBJECT)] if first else [])]
+    rows = [BLANK, *flowed(head, look.width, (("? ", Token.ASKS),))]
+    if asked.is_diff:
+        rows += diff.drawn(shown.split("\n"), look.width, UNDER)
+    elif shown and first != shown:
+        rows += flowed([(shown, Token.SUBJECT)], look.width, UNDER)
+    for number, option in enumerate(asked.options, 1):
+        rows += fitted([(redact(option)[0], Token.SUBJECT)], look.width, ((f"  {number}. ", Token.ASKS),), UNDER)
+    return rows
+
+
+def answer(event: Event, look: Look) -> list[Line]:
+    match event:
+        case RequestAnswered(decision=Decision.CHOOSE):
+            told = f"chosen by {event.by}: {', '.join(event.labels)}"
+        case RequestAnswered():
+            words = {Decision.ALLOW: "allowed once", Decision.ALWAYS: "always allowed", Decision.DENY: "denied"}
+            reason = f": {event.reason}" if event.reason else ""
+            told = f"{words.get(event.decision, f'answered with {event.decision}')} by {event.by}{reason}"
+        case RequestSetAside():
+            told = "set aside"
+        case RequestWithdrawn():
+            told = f"withdrawn: {event.why}" if event.why else "withdrawn"
+        case _:
+            return []
+    return fitted([(clean_line(told), Token.ANSWER)], look.width, BELOW, UNDER)

@@ -1,0 +1,146 @@
+"""What a scripted agent asks a person, which rule "always" adds, and what it does with the answer."""
+
+import re
+from collections.abc import Iterable
+from typing import Final, TypeAlias
+
+import msgspec
+
+from kasmon.errors import StaleRequestError, UnableError
+from kasmon.model.command import Answer
+from kasmon.model.permission import AskKind, Decision, Request, RequestId, SessionId, sealed
+from kasmon.model.step import Approve, Ask, Login, Notice, Question, Say, Script, Tool
+
+Asking: TypeAlias = Ask | Question | Approve | Login
+"""The steps that wait for a person."""
+SIGN_IN: Final = "Open https://login.example and enter the code KASM-0001, then say that you have signed in."
+PLAIN: Final = re.compile(r"[\w@%+=:,./ -]+")
+"""A command without quotes, expansions or operators: what it says is what runs."""
+SUBCOMMAND: Final = re.compile(r"[a-z][a-z0-9-]*")
+
+
+def request_for(step: Asking, request: RequestId, session: SessionId, now: float) -> Request:
+    """The sealed request that *step* makes."""
+    match step:
+        case Ask(tool=tool):
+            rule = rule_for(tool)
+            always = (Decision.ALWAYS,) if rule else ()
+            opened = Request(
+                id=request,
+                session=session,
+                tool=tool.name,
+                title=tool.title,
+                input=tool.input,
+                shown=tool.diff or tool.title,
+                is_diff=bool(tool.diff),
+                choices=(Decision.ALLOW, *always, Decision.DENY, Decision.EDIT),
+                rule=rule,
+                asked_at=now,
+            )
+        case Question():
+            opened = Request(
+                id=request,
+                session=session,
+                kind=AskKind.QUESTION,
+                title=step.text,
+                shown=step.text,
+                choices=(Decision.CHOOSE, Decision.DENY),
+                options=step.options,
+                many=step.many,
+                asked_at=now,
+            )
+        case Approve():
+            opened = _yes_or_no(request, session, AskKind.PLAN, "Approve the plan", step.text, now)
+        case Login():
+            opened = _yes_or_no(request, session, AskKind.AUTH, "Sign in", SIGN_IN, now)
+    return sealed(opened)
+
+
+def check(answer: Answer, request: Request) -> None:
+    """Refuse an *answer* that *request* does not take.
+
+    Raises:
+        StaleRequestError: if it means another text.
+        UnableError: if its decision, input or labels do not fit.
+    """
+    if answer.digest != request.digest:
+        raise StaleRequestError(request.id)
+    if answer.decision not in request.choices:
+        offered = ", ".join(request.choices)
+        raise UnableError(
+            f"request {request.id!r} does not take {answer.decision.value!r}.", hint=f"It takes {offered}."
+        )
+    if answer.decision is Decision.EDIT:
+        lacking = [key for key in request.input if not isinstance((answer.input or {}).get(key), str)]
+        if lacking:
+            raise UnableError(f"the edited input of {request.id!r} has no text for {lacking[0]!r}.")
+    if answer.decision is Decision.CHOOSE:
+        wrong = [label for label in answer.labels if label not in request.options]
+        if wrong or not answer.labels or (len(answer.labels) > 1 and not request.many):
+            number = "one or more" if request.many else "exactly one"
+            raise UnableError(f"request {request.id!r} wants {number} of {', '.join(request.options)}.")
+
+
+def outcome(step: Asking, answer: Answer) -> Script:
+    """What the agent does once *step* was answered; the answer has passed `check`."""
+    denied = f": {answer.reason}" if answer.reason else "."
+    match step, answer.decision:
+        case Ask(tool=tool), Decision.ALLOW:
+            return (tool,)
+        case Ask(tool=tool), Decision.ALWAYS:
+            return (Notice(text=f"from now on allowed in this session: {rule_for(tool)}"), tool)
+        case Ask(tool=tool), Decision.EDIT:
+            edited = _edited(tool, answer)
+            return (Say(text=f"I use your version instead: `{edited.title}`."), edited)
+        case Ask(tool=tool), _:
+            return (Say(text=f"I did not use {tool.name} on `{tool.title}`{denied}"),)
+        case Question(), Decision.CHOOSE:
+            return (Say(text=f"You chose {', '.join(answer.labels)}."),)
+        case Question(), _:
+            return (Say(text=f"I go on without an answer{denied}"),)
+        case Approve(), Decision.ALLOW:
+            return (Say(text="The plan is approved; I begin."),)
+        case Approve(), _:
+            return (Say(text=f"The plan is not approved{denied}"),)
+        case Login(), Decision.ALLOW:
+            return (Notice(text="signed in"),)
+        case _:
+            return (Say(text=f"I am not signed in{denied}"),)
+
+
+def rule_for(tool: Tool) -> str:
+    """What "always" allows from then on; empty where no rule says exactly that.
+
+    `Bash(git push:*)` is every plain command that begins with these words; any other rule is this one use alone.
+    """
+    if tool.diff:
+        return f"{tool.name}({tool.title})"
+    command = tool.title
+    words = command.split(" ")
+    if len(words) > 1 and PLAIN.fullmatch(command) and SUBCOMMAND.fullmatch(words[1]):
+        return f"{tool.name}({words[0]} {words[1]}:*)"
+    return "" if command.endswith(":*") else f"{tool.name}({command})"
+
+
+def covering(rules: Iterable[str], tool: Tool) -> str:
+    """The first of *rules* that allows *tool*; empty if none does."""
+    return next((rule for rule in rules if _covers(rule, tool)), "")
+
+
+def _covers(rule: str, tool: Tool) -> bool:
+    if not rule.endswith(":*)"):
+        return rule == f"{tool.name}({tool.title})"
+    prefix = rule.removesuffix(":*)")
+    used = f"{tool.name}({tool.title}"
+    return PLAIN.fullmatch(tool.title) is not None and (used == prefix or used.startswith(f"{prefix} "))
+
+
+def _edited(tool: Tool, answer: Answer) -> Tool:
+    changed = answer.input or {}
+    diff = str(changed.get("diff", "")) if tool.diff else ""
+    return msgspec.structs.replace(tool, input=changed, diff=diff)
+
+
+def _yes_or_no(request: RequestId, session: SessionId, kind: AskKind, title: str, shown: str, now: float) -> Request:
+    choices = (Decision.ALLOW, Decision.DENY)
+    return Request(id=request, session=session, kind=kind, title=title, shown=shown, choices=choices, asked_at=now)
