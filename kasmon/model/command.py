@@ -114,6 +114,8 @@ class Launch(msgspec.Struct, frozen=True, kw_only=True):
     """Why the mode that was asked for is not the mode it runs in."""
     bypassing: bool = False
     """The agent was told to skip permissions; marked in its row."""
+    interrupt_key: Literal["", "ctrl-c", "escape"] = ""
+    """tmux: the key that ends a turn; empty for what agents of this name take."""
     seed: int = 0
     """For the scripted agent: what its pauses are drawn from."""
     speed: float = 1.0

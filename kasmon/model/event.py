@@ -4,6 +4,7 @@ Fields are only added, with defaults; a changed meaning is a new kind. What a re
 and keeps its line. One encoded event is at most `EVENT_BYTES` long; longer output goes to a blob that the event names.
 """
 
+import re
 from typing import Literal, TypeAlias
 
 import msgspec
@@ -202,6 +203,8 @@ class ReceiptMoved(Fact, frozen=True, kw_only=True, tag="receipt.moved"):
     receipt: Receipt
     prompt: str = ""
     """The whole prompt, in the first of a receipt's facts only, so that a queue survives its host."""
+    by: Literal["user", "wave", "peer"] = "user"
+    """Whose prompt it is; beside `prompt`."""
 
 
 class Unknown(Fact, frozen=True, kw_only=True, tag="unknown"):
@@ -241,13 +244,17 @@ Event: TypeAlias = (
 
 _decoder: msgspec.json.Decoder[Event] = msgspec.json.Decoder(Event)
 _encoder = msgspec.json.Encoder()
+_LONE = re.compile("[\ud800-\udfff]")
 
 
 def encode(event: Event) -> bytes:
     """*event* as one line of JSON, without its newline. An `Unknown` comes out as it came in."""
     if isinstance(event, Unknown) and event.raw:
         return event.raw.encode("utf-8", "surrogateescape")
-    return _encoder.encode(event)
+    try:
+        return _encoder.encode(event)
+    except UnicodeEncodeError:
+        return _encoder.encode(_whole(msgspec.to_builtins(event)))
 
 
 def decode(line: bytes) -> Event:
@@ -256,6 +263,17 @@ def decode(line: bytes) -> Event:
         return _decoder.decode(line)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return Unknown(at=_time_of(line), raw=line.decode("utf-8", "surrogateescape"))
+
+
+def _whole(value: object) -> object:
+    """*value* with U+FFFD in the place of each half of a surrogate pair, which no file can hold."""
+    if isinstance(value, str):
+        return _LONE.sub("\ufffd", value)
+    if isinstance(value, dict):
+        return {_whole(key): _whole(member) for key, member in value.items()}
+    if isinstance(value, list | tuple):
+        return [_whole(member) for member in value]
+    return value
 
 
 def _time_of(line: bytes) -> float:

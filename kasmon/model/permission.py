@@ -5,6 +5,7 @@ the agent sent, so an answer that carries the digest can only ever mean this tex
 """
 
 import hashlib
+import json
 from enum import StrEnum
 from typing import Any, NewType
 
@@ -94,7 +95,11 @@ def digest_of(request: Request) -> str:
         request.many,
         request.rule,
     )
-    return hashlib.sha256(msgspec.json.encode(decided, order="deterministic")).hexdigest()
+    try:
+        content = msgspec.json.encode(decided, order="deterministic")
+    except UnicodeEncodeError:  # half a surrogate pair, which JSON can hold and UTF-8 cannot
+        content = json.dumps(msgspec.to_builtins(decided), sort_keys=True).encode()
+    return hashlib.sha256(content).hexdigest()
 
 
 def sealed(request: Request) -> Request:

@@ -11,6 +11,7 @@ How a state comes about:
 Facts are folded, never refused: a fact that fits no row changes nothing.
 """
 
+from collections.abc import Collection
 from typing import Final
 
 import msgspec
@@ -56,17 +57,23 @@ KEPT_CLOSED: Final = 50
 S = SessionState
 NEXT: dict[SessionState, dict[type[Fact], SessionState]] = {
     S.STARTING: {SessionStarted: S.IDLE, TurnStarted: S.WORKING},
-    S.IDLE: {TurnStarted: S.WORKING, LimitReached: S.LIMITED},
-    S.WORKING: {TurnEnded: S.IDLE, LimitReached: S.LIMITED},
-    S.ASKING: {TurnEnded: S.IDLE, LimitReached: S.LIMITED},
-    S.LIMITED: {LimitLifted: S.WORKING, TurnStarted: S.WORKING},
+    S.IDLE: {SessionStarted: S.IDLE, TurnStarted: S.WORKING, LimitReached: S.LIMITED},
+    S.WORKING: {SessionStarted: S.IDLE, TurnEnded: S.IDLE, LimitReached: S.LIMITED},
+    S.ASKING: {SessionStarted: S.IDLE, TurnStarted: S.WORKING, TurnEnded: S.IDLE, LimitReached: S.LIMITED},
+    S.LIMITED: {SessionStarted: S.IDLE, LimitLifted: S.WORKING, TurnStarted: S.WORKING, TurnEnded: S.IDLE},
     S.PAUSED: {SessionStarted: S.IDLE, TurnStarted: S.WORKING},
     S.STANDBY: {SessionStarted: S.IDLE, TurnStarted: S.WORKING},
     S.UNSURE: {SessionStarted: S.IDLE, TurnStarted: S.WORKING, TurnEnded: S.IDLE},
-    S.LOST: {SessionStarted: S.IDLE},
+    S.LOST: {SessionStarted: S.IDLE, LineFound: S.UNSURE},
     S.ENDED: {SessionStarted: S.IDLE},
 }
-"""Agents with a protocol: state -> fact -> state. SessionEnded ends every state; open requests make WORKING ASKING."""
+"""Agents with a protocol: state -> fact -> state. SessionEnded ends every state, LineLost loses every one but ENDED; an
+open request makes STARTING, IDLE, WORKING and UNSURE ASKING."""
+
+ASKABLE: Final = frozenset({S.STARTING, S.IDLE, S.WORKING, S.ASKING, S.UNSURE})
+WAITING: Final = (ReceiptState.QUEUED, ReceiptState.TYPED)
+ON_THE_WAY: Final = (*WAITING, ReceiptState.SUBMITTED, ReceiptState.STARTED)
+LINE_WAS_LOST: Final = "the line to it was lost for a while"
 
 
 class Tokens(msgspec.Struct, frozen=True, kw_only=True):
@@ -116,6 +123,8 @@ class Session(msgspec.Struct, frozen=True, kw_only=True):
     asking: AskKind | None = None
     limited_until: float | None = None
     stuck: bool = False
+    in_turn: bool = False
+    """Whether a turn runs; agents with a protocol only."""
 
     generation: int = 0
     pid: int | None = None
@@ -133,7 +142,7 @@ class Session(msgspec.Struct, frozen=True, kw_only=True):
     """The last requests that were answered or withdrawn."""
     signals: tuple[Signal, ...] = ()
     receipts: tuple[Receipt, ...] = ()
-    """The last prompts' receipts, oldest first."""
+    """The receipts of the prompts on their way, and of the last others; oldest first."""
     last_line: str = ""
     tokens: Tokens | None = None
     cost_usd: float | None = None
@@ -151,10 +160,10 @@ class Session(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def crashed(self) -> bool:
-        """Whether it ended in a way that a person may want to look at."""
-        return (
-            self.state is S.ENDED and not self.stopped and (self.signal is not None or self.exit_code not in (0, None))
-        )
+        """Whether it ended in a way that a person may want to look at: not by exit code 0, not by our own stop."""
+        badly = self.signal is not None or self.exit_code not in (0, None)
+        unexplained = self.exit_code is None and bool(self.end_why)
+        return self.state is S.ENDED and not self.stopped and (badly or unexplained)
 
     @property
     def attention(self) -> int:
@@ -215,7 +224,7 @@ def _noted(session: Session, event: Event) -> Session:
         case SessionStarted():
             return _started(session, event)
         case TurnStarted():
-            return put(session, turns=session.turns + 1, limited_until=None)
+            return put(session, turns=session.turns + 1, in_turn=True)
         case MessageSaid():
             return put(session, last_line=_last_line(event.text) or session.last_line)
         case ToolStarted():
@@ -223,9 +232,7 @@ def _noted(session: Session, event: Event) -> Session:
         case NoticeRaised():
             return put(session, last_line=_last_line(event.text))
         case RequestOpened():
-            known = session.open_request(event.request.id) is not None
-            asks = session.asks if known else (*session.asks, event.request)
-            return put(session, asks=asks, requests_counted=session.requests_counted + (not known))
+            return _asked(session, event.request)
         case RequestAnswered():
             return _closed(session, event.request, event.decision, event.by, event.at)
         case RequestWithdrawn():
@@ -239,11 +246,9 @@ def _noted(session: Session, event: Event) -> Session:
             return put(session, tokens=tokens, cost_usd=session.cost_usd if event.cost_usd is None else event.cost_usd)
         case LimitReached():
             return put(session, limited_until=event.until, last_line=_last_line(event.text) or session.last_line)
-        case LimitLifted():
-            return put(session, limited_until=None)
         case TurnEnded():
             line = _last_line(event.error) or session.last_line
-            return put(_all_withdrawn(session, "the turn ended", event.at), last_line=line, limited_until=None)
+            return put(_all_withdrawn(session, "the turn ended", event.at), last_line=line, in_turn=False)
         case SessionEnded():
             return _ended(session, event)
         case SignalSeen():
@@ -259,6 +264,7 @@ def _noted(session: Session, event: Event) -> Session:
             | ThoughtSaid()
             | ToolFinished()
             | PlanUpdated()
+            | LimitLifted()
             | LineLost()
             | LineFound()
             | Unknown()
@@ -272,24 +278,49 @@ def _restated(before: Session, noted: Session, event: Event) -> Session:
     if isinstance(event, SessionEnded):
         state, source, why, asking = S.ENDED, "exit", None, None
     elif isinstance(event, LineLost):
+        if before.state is S.ENDED:
+            return noted
         state, source, why, asking = S.LOST, "host", None, None
     elif isinstance(event, SessionStarted | SignalSeen | LineFound) and noted.mode is Mode.TMUX:
-        if isinstance(event, SignalSeen) and before.state in (S.ENDED, S.LOST):
+        if before.state in _UNMOVED.get(type(event), ()):
             return noted
         verdict: Verdict = judge(noted.signals)
         state, source, why, asking = verdict.state, verdict.source, verdict.why or None, verdict.asking
     elif noted.mode is not Mode.TMUX:
-        state = NEXT[before.state].get(type(event), before.state)
-        if state in (S.WORKING, S.ASKING, S.IDLE) and noted.asks:
-            state = S.ASKING
-        elif state is S.ASKING:
-            state = S.WORKING
+        state = _next(before, noted, event)
         source = "protocol" if state is not before.state or isinstance(event, SessionStarted) else before.source
-        why, asking = None, noted.asks[0].kind if state is S.ASKING else None
+        why = (before.unsure_why or LINE_WAS_LOST) if state is S.UNSURE else None
+        asking = noted.asks[0].kind if state is S.ASKING else None
     changed = state is not before.state or isinstance(event, SessionStarted)
     return msgspec.structs.replace(
-        noted, state=state, source=source, unsure_why=why, asking=asking, since=event.at if changed else before.since
+        noted,
+        state=state,
+        source=source,
+        unsure_why=why,
+        asking=asking,
+        since=event.at if changed else before.since,
+        in_turn=noted.in_turn and state is not S.ENDED,
+        limited_until=noted.limited_until if state is S.LIMITED else None,
     )
+
+
+_UNMOVED: Final[dict[type[Fact], frozenset[SessionState]]] = {
+    SignalSeen: frozenset({S.ENDED, S.LOST}),
+    LineFound: frozenset(SessionState) - {S.LOST},
+}
+"""What says nothing about a terminal agent in these states."""
+
+
+def _next(before: Session, noted: Session, event: Event) -> SessionState:
+    """The state of an agent with a protocol: by `NEXT`, by its open requests, and by whether a turn runs."""
+    if isinstance(event, TurnEnded) and event.reason == "limit" and before.state is S.LIMITED:
+        return S.LIMITED
+    state = NEXT[before.state].get(type(event), before.state)
+    if state in ASKABLE and noted.asks:
+        return S.ASKING
+    if state is S.ASKING or (state is S.WORKING and isinstance(event, LimitLifted)):
+        return S.WORKING if noted.in_turn else S.IDLE if noted.generation else S.STARTING
+    return state
 
 
 def _started(session: Session, event: SessionStarted) -> Session:
@@ -308,18 +339,14 @@ def _started(session: Session, event: SessionStarted) -> Session:
         end_why="",
         stopped=False,
         signals=(),
-        limited_until=None,
+        in_turn=False,
+        receipts=_lost(fresh, frozenset(ON_THE_WAY) - {ReceiptState.QUEUED}, "its host was gone", event.at),
     )
 
 
 def _ended(session: Session, event: SessionEnded) -> Session:
     gone = _all_withdrawn(session, "the agent ended", event.at)
-    receipts = tuple(
-        msgspec.structs.replace(receipt, state=ReceiptState.LOST, reason="the agent ended", at=event.at)
-        if receipt.state in (ReceiptState.QUEUED, ReceiptState.TYPED)
-        else receipt
-        for receipt in gone.receipts
-    )
+    receipts = _lost(gone, frozenset(ON_THE_WAY), "the agent ended", event.at)
     return msgspec.structs.replace(
         gone,
         exit_code=event.exit_code,
@@ -327,7 +354,7 @@ def _ended(session: Session, event: SessionEnded) -> Session:
         end_why=event.why,
         stopped=event.why == "stopped",
         receipts=receipts,
-        limited_until=None,
+        in_turn=False,
         last_line=_last_line(event.why) if event.why and event.why != "stopped" else gone.last_line,
     )
 
@@ -346,14 +373,44 @@ def _all_withdrawn(session: Session, why: str, at: float) -> Session:
     return session
 
 
+def _asked(session: Session, request: Request) -> Session:
+    """*session* with *request* open; one that comes after the end only counts."""
+    counted = max(session.requests_counted, _number(request.id, session.requests_counted + 1))
+    known = session.state is S.ENDED or session.open_request(request.id) is not None
+    asks = session.asks if known else (*session.asks, request)
+    return msgspec.structs.replace(session, asks=asks, requests_counted=counted)
+
+
 def _receipted(session: Session, receipt: Receipt) -> Session:
-    known = any(old.id == receipt.id for old in session.receipts)
-    receipts = (
-        tuple(receipt if old.id == receipt.id else old for old in session.receipts)
-        if known
-        else (*session.receipts, receipt)[-KEPT_RECEIPTS:]
+    if any(old.id == receipt.id for old in session.receipts):
+        receipts = tuple(receipt if old.id == receipt.id else old for old in session.receipts)
+    else:
+        receipts = (*session.receipts, receipt)
+    under_way = WAITING if session.mode is Mode.TMUX else ON_THE_WAY
+    settled = [known.id for known in receipts if known.state not in under_way]
+    dropped = set(settled[:-KEPT_RECEIPTS])
+    return msgspec.structs.replace(
+        session,
+        receipts=tuple(known for known in receipts if known.id not in dropped),
+        receipts_counted=max(session.receipts_counted, _number(receipt.id, session.receipts_counted + 1)),
     )
-    return msgspec.structs.replace(session, receipts=receipts, receipts_counted=session.receipts_counted + (not known))
+
+
+def _lost(session: Session, states: Collection[ReceiptState], why: str, at: float) -> tuple[Receipt, ...]:
+    """The session's receipts, those in *states* lost. A terminal's prompt has arrived once Enter was written."""
+    losing = set(states) & set(WAITING) if session.mode is Mode.TMUX else states
+    return tuple(
+        msgspec.structs.replace(receipt, state=ReceiptState.LOST, reason=why, at=at)
+        if receipt.state in losing
+        else receipt
+        for receipt in session.receipts
+    )
+
+
+def _number(name: str, otherwise: int) -> int:
+    """The number at the end of a request's or receipt's id."""
+    digits = name.rpartition("-")[2].removeprefix("r")
+    return int(digits) if digits.isascii() and digits.isdecimal() and len(digits) < 10 else otherwise
 
 
 def _last_line(text: str) -> str:

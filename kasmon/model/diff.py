@@ -1,0 +1,47 @@
+"""A unified diff as rows: line numbers on the left, what was taken out and put in told apart by sign and style."""
+
+import re
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from kasmon.model.text import Line, Margin, Span, Token, fitted
+
+HUNK: Final = re.compile(r"@@ -(\d{1,9})(?:,(\d{1,9}))? \+(\d{1,9})(?:,(\d{1,9}))? @@")
+HEADERS: Final = ("--- ", "+++ ", "diff ", "index ")
+SIDES: Final = {"-": Token.REMOVED, "+": Token.ADDED, " ": Token.SAME, "": Token.SAME}
+
+
+def drawn(lines: Sequence[str], width: int, margin: Margin) -> list[Line]:
+    """The cleaned *lines* of a diff as rows of at most *width* cells, *margin* left of each."""
+    digits = max((len(number) for number, _ in numbered(lines)), default=1)
+    rows: list[Line] = []
+    for number, span in numbered(lines):
+        first = ((f"{number:>{digits}} ", Token.NUMBER),)
+        rest = ((" " * (digits + 1), Token.NUMBER),)
+        rows += fitted([span], width, (*margin, *first), (*margin, *rest), words=False)
+    return rows
+
+
+def numbered(lines: Sequence[str]) -> Iterator[tuple[str, Span]]:
+    """Each line with its number: in the old file where it was taken out, else in the new one; none outside of hunks.
+
+    Until a hunk has as many lines as it says, a line that looks like a header is none.
+    """
+    old = new = old_left = new_left = 0
+    for line in lines:
+        sign = line[:1]
+        if hunk := HUNK.match(line):
+            old, new = int(hunk[1]), int(hunk[3])
+            old_left, new_left = int(hunk[2] or 1), int(hunk[4] or 1)
+            yield "", (line, Token.HUNK)
+        elif sign not in SIDES or (old_left <= 0 and new_left <= 0 and ((not old and not new) or _heads(line))):
+            yield "", (line, Token.FAINT)
+        else:
+            yield str(old if sign == "-" else new), (line, SIDES[sign])
+            in_old, in_new = sign != "+", sign != "-"
+            old, old_left = old + in_old, old_left - in_old
+            new, new_left = new + in_new, new_left - in_new
+
+
+def _heads(line: str) -> bool:
+    return line.startswith(HEADERS)

@@ -1,0 +1,77 @@
+"""What an answer is bound to: the digest of exactly what was shown."""
+
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kasmon.model.event import RequestOpened, decode, encode
+from kasmon.model.permission import AskKind, Decision, Request, RequestId, SessionId, digest_of, sealed
+from tests.model.facts import ME, any_of, request
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"session": SessionId("otherone")},
+        {"kind": AskKind.PLAN},
+        {"tool": "Edit"},
+        {"title": "rm -r built"},
+        {"input": {"command": "rm -r /"}},
+        {"shown": "rm -r build "},
+        {"is_diff": True},
+        {"choices": (Decision.ALLOW,)},
+        {"options": ("yes",)},
+        {"many": True},
+        {"rule": "Bash(rm *)"},
+    ],
+    ids=lambda change: next(iter(change)),
+)
+def test_a_changed_request_has_another_digest(change: dict[str, Any]) -> None:
+    assert digest_of(request()) != digest_of(msgspec.structs.replace(request(), **change))
+
+
+def test_everything_that_a_person_decides_on_counts() -> None:
+    """A field that is added to Request must be decided on here: it counts, or it is one of these."""
+    beside = {"id", "asked_at", "digest", "later", "answerable"}
+    counted = {"session", "kind", "tool", "title", "input", "shown", "is_diff", "choices", "options", "many", "rule"}
+
+    assert beside | counted == set(Request.__struct_fields__)
+
+
+def test_when_it_was_asked_and_whether_it_was_set_aside_does_not_count() -> None:
+    later = msgspec.structs.replace(request(), id=RequestId("x-9"), asked_at=77.0, later=True)
+
+    assert digest_of(request()) == digest_of(later)
+
+
+def test_the_order_in_which_an_input_was_written_does_not_count() -> None:
+    one, other = ({"a": 1, "b": {"c": 2, "d": 3}}, {"b": {"d": 3, "c": 2}, "a": 1})
+
+    assert _digest(one) == _digest(other)
+
+
+@given(st.data())
+def test_the_digest_survives_the_log(data: st.DataObject) -> None:
+    opened: RequestOpened = data.draw(any_of(RequestOpened))
+    written = RequestOpened(at=opened.at, request=sealed(opened.request))
+
+    read = decode(encode(written))
+
+    assert isinstance(read, RequestOpened)
+    assert read.request.digest == digest_of(read.request)
+
+
+@given(
+    commands=st.lists(st.text(st.characters(exclude_categories=[]), max_size=8), min_size=2, max_size=2, unique=True)
+)
+def test_different_commands_never_share_a_digest(commands: list[str]) -> None:
+    first, second = ({"command": command} for command in commands)
+
+    assert _digest(first) != _digest(second)
+
+
+def _digest(tool_input: dict[str, Any]) -> str:
+    return digest_of(Request(id=RequestId("x-1"), session=ME, input=tool_input))

@@ -1,0 +1,404 @@
+"""What the facts of a session add up to."""
+
+import msgspec
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from kasmon.model.command import Launch, Mode, ReceiptState
+from kasmon.model.event import (
+    Event,
+    LimitLifted,
+    LimitReached,
+    LineFound,
+    LineLost,
+    MessageSaid,
+    NoticeRaised,
+    RequestAnswered,
+    RequestSetAside,
+    RequestWithdrawn,
+    SessionForgotten,
+    SessionRenamed,
+    SignalSeen,
+    ToolStarted,
+    TurnEnded,
+    UsageReported,
+)
+from kasmon.model.permission import AskKind, Decision, RequestId
+from kasmon.model.session import KEPT_CLOSED, KEPT_RECEIPTS, NEXT, Session, apply, created
+from kasmon.model.state import ALIVE, ATTENTION, SessionState
+from tests.model.facts import ME, asks, ended, facts, fold, receipt, started, turn
+
+S = SessionState
+MODES = st.sampled_from(list(Mode))
+HISTORIES = st.lists(facts(), max_size=30)
+
+
+def answered(n: int = 1, decision: Decision = Decision.ALLOW) -> RequestAnswered:
+    return RequestAnswered(at=5.0, request=RequestId(f"{ME}-{n}"), decision=decision)
+
+
+def line_lost() -> LineLost:
+    return LineLost(at=8.0, what="tmux server")
+
+
+# Whatever happens
+
+
+@settings(max_examples=300)
+@given(mode=MODES, history=HISTORIES)
+def test_no_sequence_of_facts_is_refused(mode: Mode, history: list[Event]) -> None:
+    assert isinstance(fold(*history, session=Session(id=ME, mode=mode)), Session)
+
+
+@settings(max_examples=300)
+@given(mode=MODES, history=HISTORIES)
+def test_whatever_happened_a_session_is_told_consistently(mode: Mode, history: list[Event]) -> None:
+    session = fold(*history, session=Session(id=ME, mode=mode))
+
+    assert (session.state is S.ASKING) == (session.asking is not None)
+    assert (session.state is S.UNSURE) == (session.unsure_why is not None)
+    assert not (session.state is S.ENDED and (session.asks or session.in_turn))
+    assert session.limited_until is None or session.state is S.LIMITED
+    assert len({ask.id for ask in session.asks}) == len(session.asks)
+    assert {ask.id for ask in session.asks} & {session.next_request()} == set()
+    assert {known.id for known in session.receipts} & {session.next_receipt()} == set()
+
+
+@settings(max_examples=200)
+@given(mode=MODES, history=HISTORIES, last=facts())
+def test_a_state_holds_since_the_fact_that_brought_it(mode: Mode, history: list[Event], last: Event) -> None:
+    before = fold(*history, session=Session(id=ME, mode=mode))
+    after = apply(before, last)
+
+    assert after.since == last.at if after.state is not before.state else after.since in (before.since, last.at)
+
+
+def test_every_state_has_a_row_and_a_place_in_the_list() -> None:
+    assert set(SessionState) == set(NEXT) == set(ATTENTION)
+
+
+def test_every_state_can_be_left_by_a_start() -> None:
+    assert all(type(started()) in row for row in NEXT.values())
+
+
+@pytest.mark.parametrize("state", list(SessionState))
+def test_the_end_ends_every_state(state: SessionState) -> None:
+    assert S.ENDED is apply(Session(id=ME, mode=Mode.SDK, state=state), ended()).state
+
+
+# An agent with a protocol
+
+
+def test_a_session_starts_works_and_rests() -> None:
+    assert S.STARTING is fold().state
+    assert S.IDLE is fold(started()).state
+    assert S.WORKING is fold(started(), turn()).state
+    assert S.IDLE is fold(started(), turn(), TurnEnded(at=4.0)).state
+
+
+def test_an_open_request_is_asking_and_its_answer_is_work_again() -> None:
+    session = fold(started(), turn(), asks())
+
+    assert (S.ASKING, AskKind.PERMISSION) == (session.state, session.asking)
+    assert S.WORKING is apply(session, answered()).state
+
+
+def test_of_two_open_requests_one_answer_leaves_it_asking() -> None:
+    session = fold(started(), turn(), asks(n=1), asks("make", n=2, kind=AskKind.QUESTION), answered(1))
+
+    assert (S.ASKING, AskKind.QUESTION) == (session.state, session.asking)
+    assert S.WORKING is apply(session, answered(2)).state
+
+
+def test_a_request_outside_a_turn_leaves_it_idle_again() -> None:
+    """Otherwise a queue would wait for the end of a turn that never began."""
+    assert S.ASKING is fold(started(), asks()).state
+    assert S.IDLE is fold(started(), asks(), answered()).state
+
+
+def test_a_login_asked_for_before_the_start_shows() -> None:
+    session = fold(asks(kind=AskKind.AUTH))
+
+    assert (S.ASKING, AskKind.AUTH) == (session.state, session.asking)
+    assert S.STARTING is apply(session, answered()).state
+
+
+def test_what_was_set_aside_still_asks() -> None:
+    session = fold(started(), turn(), asks(), RequestSetAside(at=4.0, request=RequestId(f"{ME}-1")))
+
+    assert S.ASKING is session.state
+    assert [True] == [ask.later for ask in session.asks]
+
+
+def test_a_second_answer_changes_nothing() -> None:
+    once = fold(started(), turn(), asks(), answered(decision=Decision.DENY))
+
+    assert once == apply(once, answered(decision=Decision.ALLOW))
+
+
+@pytest.mark.parametrize(
+    "event", [ended(), ended(signal="SIGKILL"), TurnEnded(at=4.0), started(2)], ids=lambda e: type(e).__name__
+)
+def test_whatever_ends_a_session_or_its_turn_withdraws_its_open_requests(event: Event) -> None:
+    session = fold(started(), turn(), asks(n=1), asks(n=2), event)
+
+    assert () == session.asks
+    assert [None, None] == [closed.decision for closed in session.closed]
+
+
+def test_a_request_after_the_end_does_not_open() -> None:
+    session = fold(started(), ended(), asks())
+
+    assert () == session.asks
+    assert f"{ME}-2" == session.next_request()
+
+
+def test_a_withdrawn_request_says_why() -> None:
+    withdrawn = RequestWithdrawn(at=4.0, request=RequestId(f"{ME}-1"), why="interrupted")
+
+    assert ["interrupted"] == [closed.by for closed in fold(started(), turn(), asks(), withdrawn).closed]
+
+
+def test_only_the_last_closed_requests_are_kept() -> None:
+    history = [event for n in range(1, KEPT_CLOSED + 11) for event in (asks(n=n), answered(n))]
+    session = fold(started(), turn(), *history)
+
+    assert f"{ME}-11" == session.closed[0].id
+    assert KEPT_CLOSED == len(session.closed)
+    assert f"{ME}-{KEPT_CLOSED + 11}" == session.next_request()
+
+
+def test_a_limit_holds_until_it_is_lifted() -> None:
+    limited = fold(started(), turn(), LimitReached(at=4.0, until=99.0))
+
+    assert (S.LIMITED, 99.0) == (limited.state, limited.limited_until)
+    assert (S.WORKING, None) == (
+        fold(LimitLifted(at=5.0), session=limited).state,
+        apply(limited, LimitLifted(at=5.0)).limited_until,
+    )
+
+
+def test_a_turn_that_the_limit_ended_leaves_the_session_limited() -> None:
+    session = fold(started(), turn(), LimitReached(at=4.0, until=99.0), TurnEnded(at=5.0, reason="limit"))
+
+    assert (S.LIMITED, 99.0) == (session.state, session.limited_until)
+    assert S.IDLE is apply(session, LimitLifted(at=99.0)).state
+
+
+def test_a_turn_that_was_interrupted_at_the_limit_is_over() -> None:
+    session = fold(started(), turn(), LimitReached(at=4.0, until=99.0), TurnEnded(at=5.0, reason="interrupted"))
+
+    assert (S.IDLE, None) == (session.state, session.limited_until)
+
+
+# Ends and starts
+
+
+def test_an_ended_session_says_how() -> None:
+    session = fold(started(), turn(), ended(exit_code=None, signal="SIGKILL"))
+
+    assert (S.ENDED, None, "SIGKILL", False) == (session.state, session.exit_code, session.signal, session.exists)
+
+
+@pytest.mark.parametrize(
+    ("end", "crashed"),
+    [
+        (ended(0), False),
+        (ended(1), True),
+        (ended(None, "SIGSEGV"), True),
+        (ended(None, "SIGTERM", why="stopped"), False),
+        (ended(None, why="cannot start 'claude'"), True),
+        (ended(None), False),
+    ],
+    ids=["code 0", "code 1", "signal", "stopped", "never started", "nobody can say"],
+)
+def test_a_crash_is_an_end_that_nobody_asked_for(end: Event, crashed: bool) -> None:
+    session = fold(started(), end)
+
+    assert crashed == session.crashed
+    assert crashed == (session.attention == 2)
+
+
+@pytest.mark.parametrize(
+    "before",
+    [[], [turn()], [turn(), asks()], [turn(), LimitReached(at=4.0, until=9.0)], [ended(1)]],
+    ids=["idle", "working", "asking", "limited", "ended"],
+)
+def test_a_restart_clears_what_was(before: list[Event]) -> None:
+    """Also where the host was killed and nobody wrote down an end."""
+    session = fold(started(1), *before, started(2, at=20.0))
+
+    assert (S.IDLE, 20.0, 2, 102) == (session.state, session.since, session.generation, session.pid)
+    assert (None, None, "", False) == (session.exit_code, session.signal, session.end_why, session.crashed)
+    assert (None, ()) == (session.limited_until, session.asks)
+
+
+def test_the_conversation_survives_a_restart_that_does_not_name_it() -> None:
+    first = msgspec.structs.replace(started(1), resume_id="talk-1")
+
+    assert "talk-1" == fold(first, ended(), started(2)).resume_id
+
+
+def test_facts_after_the_end_do_not_bring_it_back() -> None:
+    assert S.ENDED is fold(started(), ended(), turn(), MessageSaid(at=9.5, text="one more")).state
+
+
+# Receipts
+
+
+@pytest.mark.parametrize(
+    "state", [ReceiptState.QUEUED, ReceiptState.TYPED, ReceiptState.SUBMITTED, ReceiptState.STARTED]
+)
+def test_the_end_loses_every_prompt_on_its_way(state: ReceiptState) -> None:
+    session = fold(started(), receipt(1, state), ended())
+
+    assert [ReceiptState.LOST] == [known.state for known in session.receipts]
+
+
+@pytest.mark.parametrize("state", [ReceiptState.FINISHED, ReceiptState.REFUSED])
+def test_the_end_loses_no_prompt_that_came_to_its_end(state: ReceiptState) -> None:
+    assert [state] == [known.state for known in fold(started(), receipt(1, state), ended()).receipts]
+
+
+def test_a_queue_survives_its_host_and_what_was_on_its_way_does_not() -> None:
+    """Nobody knows whether the agent has it: it is not prompted twice."""
+    session = fold(started(1), receipt(1, ReceiptState.QUEUED), receipt(2, ReceiptState.TYPED), started(2))
+
+    assert [ReceiptState.QUEUED, ReceiptState.LOST] == [known.state for known in session.receipts]
+    assert 1 == session.queue
+
+
+def test_a_prompt_that_was_typed_into_a_terminal_has_arrived() -> None:
+    session = fold(receipt(1, ReceiptState.SUBMITTED), ended(), session=Session(id=ME, mode=Mode.TMUX))
+
+    assert [ReceiptState.SUBMITTED] == [known.state for known in session.receipts]
+
+
+def test_what_waits_is_kept_however_much_came_after() -> None:
+    waits = [receipt(n, ReceiptState.QUEUED) for n in range(1, KEPT_RECEIPTS + 6)]
+    later = [receipt(n, ReceiptState.FINISHED) for n in range(100, 100 + 2 * KEPT_RECEIPTS)]
+    session = fold(started(), *waits, *later)
+
+    assert KEPT_RECEIPTS + 5 == session.queue
+    assert 2 * KEPT_RECEIPTS + 5 == len(session.receipts)
+
+
+def test_a_receipt_that_moves_is_counted_once() -> None:
+    session = fold(started(), *(receipt(1, state) for state in ReceiptState))
+
+    assert 1 == len(session.receipts)
+    assert f"{ME}-r2" == session.next_receipt()
+
+
+# An agent in a terminal
+
+
+TERMINAL = Session(id=ME, mode=Mode.TMUX)
+
+
+def signal(source: str, value: str, at: float = 3.0) -> SignalSeen:
+    return msgspec.convert({"kind": "signal.seen", "at": at, "source": source, "value": value}, SignalSeen)
+
+
+def test_a_terminal_agent_is_what_its_signals_say() -> None:
+    ready: list[Event] = [started(mode=Mode.TMUX), signal("launch", "ready")]
+
+    assert (S.UNSURE, "launch") == ((now := fold(*ready, session=TERMINAL)).state, now.source)
+    assert S.WORKING is fold(*ready, signal("output", "printing"), session=TERMINAL).state
+    assert S.IDLE is fold(*ready, signal("program", "idle"), session=TERMINAL).state
+
+
+def test_a_restart_forgets_what_the_last_program_said() -> None:
+    session = fold(started(mode=Mode.TMUX), signal("program", "idle"), started(2, mode=Mode.TMUX), session=TERMINAL)
+
+    assert (S.STARTING, ()) == (session.state, session.signals)
+
+
+@pytest.mark.parametrize("over", [ended(), line_lost()], ids=["ended", "line lost"])
+def test_no_signal_brings_back_what_is_gone(over: Event) -> None:
+    session = fold(started(mode=Mode.TMUX), over, signal("program", "idle"), session=TERMINAL)
+
+    assert session.state in (S.ENDED, S.LOST)
+
+
+def test_a_lost_line_is_lost_until_it_is_found() -> None:
+    lost = fold(started(mode=Mode.TMUX), signal("program", "idle"), line_lost(), session=TERMINAL)
+
+    assert S.LOST is lost.state
+    assert S.IDLE is apply(lost, LineFound(at=9.0)).state
+
+
+def test_a_found_line_to_a_structured_agent_leaves_it_unsure() -> None:
+    session = fold(started(), turn(), line_lost(), LineFound(at=9.0))
+
+    assert S.UNSURE is session.state
+    assert session.unsure_why
+    assert S.IDLE is apply(session, TurnEnded(at=10.0)).state
+
+
+@pytest.mark.parametrize("mode", [Mode.TMUX, Mode.SDK])
+@pytest.mark.parametrize("event", [line_lost(), LineFound(at=9.0)], ids=["lost", "found"])
+def test_what_has_ended_cannot_be_lost_or_found(event: Event, mode: Mode) -> None:
+    session = fold(started(mode=mode), ended(), event, session=Session(id=ME, mode=mode))
+
+    assert S.ENDED is session.state
+
+
+# What a row shows
+
+
+@pytest.mark.parametrize(
+    ("event", "line"),
+    [
+        (MessageSaid(at=4, text="First.\n\nThe tests pass.\n"), "The tests pass."),
+        (ToolStarted(at=4, call="1", tool="Bash", title="make test"), "Bash make test"),
+        (NoticeRaised(at=4, text="trying again in 3 s"), "trying again in 3 s"),
+        (TurnEnded(at=4, reason="error", error="no credit left"), "no credit left"),
+        (ended(1, why="could not connect"), "could not connect"),
+    ],
+    ids=["message", "tool", "notice", "failed turn", "end"],
+)
+def test_the_last_line_is_what_happened_last(event: Event, line: str) -> None:
+    assert line == fold(started(), turn(), event).last_line
+
+
+@pytest.mark.parametrize(
+    "event",
+    [MessageSaid(at=5, text=" \n"), TurnEnded(at=5), ended(None, why="stopped")],
+    ids=["blank", "turn ended", "stopped"],
+)
+def test_what_says_nothing_leaves_the_last_line(event: Event) -> None:
+    assert "Done." == fold(started(), turn(), MessageSaid(at=4, text="Done."), event).last_line
+
+
+def test_usage_replaces_and_a_cost_that_nobody_named_stays() -> None:
+    session = fold(started(), UsageReported(at=3, input=10, cost_usd=0.5), UsageReported(at=4, input=30, output=2))
+
+    assert session.tokens is not None
+    assert (30, 2, 0.5) == (session.tokens.input, session.tokens.output, session.cost_usd)
+
+
+def test_a_session_is_renamed_and_forgotten_by_the_fleets_log() -> None:
+    session = fold(SessionRenamed(at=1, session=ME, name="docs"), SessionForgotten(at=2, session=ME))
+
+    assert ("docs", True) == (session.name, session.forgotten)
+
+
+def test_a_created_session_is_what_its_launch_says() -> None:
+    launch = Launch(session=ME, name="docs", agent="scripted", mode=Mode.SDK, backend="scripted", wave=2, peers=3)
+    session = created(launch, 7.0, "here")
+
+    assert ("docs", Mode.SDK, 2, 3, 7.0, "here") == (
+        session.name,
+        session.mode,
+        session.wave,
+        session.peers,
+        session.created_at,
+        session.machine,
+    )
+    assert (S.STARTING, False) == (session.state, session.exists)
+
+
+def test_lost_and_ended_are_the_states_without_an_agent() -> None:
+    assert {S.LOST, S.ENDED} == set(SessionState) - ALIVE
