@@ -7,12 +7,14 @@ readers.
 
 import fcntl
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NewType
 
+import msgspec
+
 from kasmon.errors import LogMissingError
-from kasmon.model.event import Event, decode, encode
+from kasmon.model.event import Event, Unknown, decode, encode
 
 Cursor = NewType("Cursor", int)
 """A position in one log, in bytes from its start."""
@@ -27,11 +29,12 @@ class EventLog:
     def __init__(self, path: Path) -> None:
         self.path = path
 
-    def append(self, event: Event, *, durable: bool = False) -> Cursor:
+    def append(self, event: Event, *, durable: bool = False, check: Callable[[], None] | None = None) -> Cursor:
         """Write *event* as one line and return the cursor behind it.
 
         Args:
             durable: return only when the disk has it (answers, plan facts, sandbox intents).
+            check: called when nobody else can append any more; if it raises, nothing is written. It may read the log.
 
         Raises:
             OSError: if it could not be written whole (a full disk, say); what was written of it is ended like any
@@ -41,6 +44,8 @@ class EventLog:
         handle = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
         try:
             fcntl.flock(handle, fcntl.LOCK_EX)
+            if check is not None:
+                check()
             end = os.lseek(handle, 0, os.SEEK_END)
             if end and os.pread(handle, 1, end - 1) != b"\n":
                 line = b"\n" + line
@@ -65,7 +70,9 @@ class EventLog:
         """
         for line, cursor in self.lines(since):
             if line[:1] == b"{" and line[-1:] == b"}":
-                yield decode(line), cursor
+                event = decode(line)
+                if not isinstance(event, Unknown) or _is_whole(line):
+                    yield event, cursor
 
     def lines(self, since: Cursor = START) -> Iterator[tuple[bytes, Cursor]]:
         """Yield the raw complete lines after *since*, without their newline, each with the cursor behind it.
@@ -92,3 +99,14 @@ class EventLog:
             return self.path.stat().st_size
         except FileNotFoundError:
             return 0
+
+
+def _is_whole(line: bytes) -> bool:
+    """Whether *line* is JSON; a torn line that happens to end in a brace is not."""
+    try:
+        msgspec.json.decode(line, type=msgspec.Raw)
+    except msgspec.DecodeError:
+        return False
+    except RecursionError:  # nested too deep to tell; whoever wrote that wrote a line
+        pass
+    return True
