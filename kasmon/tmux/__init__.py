@@ -1,0 +1,1 @@
+"""What kasmon knows of tmux: its own server, and one control client that hears every pane."""

@@ -1,0 +1,82 @@
+"""A connection to tmux that can be lost and made anew: the control client's life, behind one object that stays."""
+
+from collections.abc import Callable
+from typing import TypeVar
+
+from kasmon.errors import KasmonError, TmuxServerGoneError
+from kasmon.tmux.control import ControlClient
+from kasmon.tmux.request import Request
+from kasmon.tmux.server import Server
+
+Answer = TypeVar("Answer")
+OnDone = Callable[[Answer | KasmonError], None]
+
+
+class Connection:
+    """At most one running control client for a server.
+
+    Once it is open, watch `fileno()` for reading and call `pump()`; while `wants_write()`, watch `write_fileno()` for
+    writing and call `flush()`.
+    """
+
+    def __init__(self, server: Server) -> None:
+        self._server = server
+        self._client: ControlClient | None = None
+
+    @property
+    def is_open(self) -> bool:
+        """Whether tmux talks to us."""
+        return self._client is not None and self._client.is_open
+
+    def fileno(self) -> int:
+        """The pipe to watch for reading."""
+        return self._live().fileno()
+
+    def write_fileno(self) -> int:
+        """The pipe to watch for writing while `wants_write()`."""
+        return self._live().write_fileno()
+
+    def wants_write(self) -> bool:
+        """Whether requests wait for the pipe."""
+        return self._client is not None and self._client.wants_write()
+
+    def flush(self) -> None:
+        """Write what the pipe takes now."""
+        if self._client is not None:
+            self._client.flush()
+
+    def pump(self) -> bool:
+        """Read what is there and call back; False once tmux has ended the connection."""
+        return self._client is not None and self._client.pump()
+
+    def pump_for(self, limit_s: float) -> None:
+        """Pump for *limit_s*, or until tmux ends the connection; waits."""
+        if self._client is not None:
+            self._client.pump_for(limit_s)
+
+    def close(self) -> None:
+        """End our client; the server and its sessions stay. Idempotent, bounded by three seconds."""
+        client, self._client = self._client, None
+        if client is not None:
+            client.close()
+
+    def submit(self, request: Request[Answer], on_done: OnDone[Answer] | None = None) -> None:
+        """Send any request of `kasmon.tmux.request`; *on_done* gets its answer or the error in its place."""
+        if self._client is not None:
+            self._client.submit(request, on_done)
+        elif on_done:
+            on_done(TmuxServerGoneError(str(self._server.socket)))
+
+    def call(self, request: Request[Answer], limit_s: float = 10.0) -> Answer:
+        """The answer to *request*, waited for.
+
+        Raises:
+            TmuxServerGoneError, TmuxCommandError: if there is none.
+            KasmonError: what the answer means, where it is a refusal.
+        """
+        return self._live().call(request, limit_s)
+
+    def _live(self) -> ControlClient:
+        if self._client is None:
+            raise TmuxServerGoneError(str(self._server.socket))
+        return self._client

@@ -1,0 +1,328 @@
+"""One control client that hears every pane of our server: every window is linked into the session it is attached to."""
+
+import contextlib
+import os
+import signal
+import time
+from collections.abc import Callable, Iterable, Mapping
+
+from kasmon.clean import clean_block
+from kasmon.errors import KasmonError, TmuxCommandError
+from kasmon.tmux import request as ask
+from kasmon.tmux.connection import Connection, OnDone
+from kasmon.tmux.control import ControlClient
+from kasmon.tmux.deaths import Deaths
+from kasmon.tmux.facts import HUB, PaneFacts, PaneText, ScreenFacts, distinct, orphans
+from kasmon.tmux.flood import Floods
+from kasmon.tmux.keeper import Keeper
+from kasmon.tmux.protocol import Notice
+from kasmon.tmux.quote import ID, exact, word
+from kasmon.tmux.ready import LIMIT_S, Readiness, waits
+from kasmon.tmux.request import Lines, Row, Screen
+from kasmon.tmux.server import Server
+
+PAUSE_AFTER_S = 1
+"""How far behind we may be before tmux skips a pane's output. Until then it keeps that output in its memory."""
+
+TICK_S = 1.0
+"""How often the owner of a hub calls `tick`."""
+
+DEAD_FORMAT = "#{W:#{P:#{pane_dead}:#{pane_dead_status}:#{pane_dead_signal} }}"
+LOOK_AGAIN = frozenset({"subscription-changed", "window-close", "unlinked-window-close", "sessions-changed"})
+
+
+class Hub(Connection):
+    """Everything that goes on in a tmux server, through one pipe.
+
+    Set the callbacks, `open()`, then watch `fileno()` and call `pump()`, and `tick()` once a second. Nothing blocks but
+    `open`, `call`, `panes`, `paste`, `wait_ready` and `close`. After `on_gone`, `open()` tries again, and raises if the
+    server is gone.
+    """
+
+    def __init__(self, server: Server, clock: Callable[[], float] = time.monotonic) -> None:
+        super().__init__(server)
+        self.on_output: Callable[[str, bytes], None] = lambda pane, data: None
+        """A pane printed *data*; empty data says that it is new here, or that output was skipped: capture it."""
+        self.on_death: Callable[[str, int | None, int | None], None] = lambda pane, status, number: None
+        """A pane's program ended, with an exit code or a signal; with neither if tmux cannot tell."""
+        self.on_closed: Callable[[str], None] = lambda pane: None
+        """A pane is not there any more."""
+        self.on_flood: Callable[[str, bool], None] = lambda pane, is_off: None
+        """A pane that nobody watches prints too much: it is not heard while *is_off*. Capture it now and then."""
+        self.on_gone: Callable[[], None] = lambda: None
+        """tmux ended the connection."""
+        self._clock = clock
+        self._server_pid = 0
+        self._own_pane = self._own_window = self._session = ""
+        self._watched: frozenset[str] = frozenset()
+        self._keeper: Keeper | None = None
+        self._floods = Floods()
+        self._deaths = Deaths()
+        self._looking = self._look_again = False
+
+    def open(self) -> None:
+        """Attach, link every window, and tell of the panes that are dead already; idempotent.
+
+        Raises:
+            TmuxServerGoneError: if the server does not run.
+            TmuxCommandError: if tmux refuses.
+        """
+        if self.is_open:
+            return
+        self.close()
+        with contextlib.suppress(TmuxCommandError):  # it is there already
+            self._server.run(
+                "new-session", "-d", "-s", HUB, "-n", HUB, "-c", "/", "--", "/bin/sh", "-c", "exec cat >/dev/null"
+            )
+        client = ControlClient(
+            self._attach(f"ignore-size,pause-after={PAUSE_AFTER_S}"), self._server.environment, str(self._server.socket)
+        )
+        client.on_output, client.on_notice, client.on_gone = self._heard, self._noticed, self._gone
+        self._client, self._deaths, self._looking, self._look_again = client, Deaths(), False, False
+        self._keeper = Keeper(self._attach("ignore-size,no-output"), self._server.environment)
+        try:
+            client.until_attached()
+            self._keeper.keep()
+            self._settle()
+        except KasmonError:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        """End our clients; the server and its sessions stay. Idempotent, bounded by a few seconds."""
+        super().close()
+        if self._keeper is not None:
+            self._keeper.close()
+        for pane in self._floods.off:
+            self.on_flood(pane, False)
+        self._floods = Floods()
+
+    @property
+    def server_pid(self) -> int:
+        """The pid of the tmux server that we are attached to."""
+        return self._server_pid
+
+    def tick(self) -> None:
+        """To be called about once a second: listen again to panes that flooded, look again at unexplained deaths."""
+        if not self.is_open:
+            return
+        if self._keeper is not None:
+            self._keeper.keep()
+        for pane in self._floods.due(self._clock()):
+            self._listen(pane)
+        if self._look_again:
+            self.look()
+
+    def capture(
+        self,
+        pane: str,
+        on_done: OnDone[Lines],
+        *,
+        start: int | str | None = None,
+        end: int | str | None = None,
+        ansi: bool = True,
+        join: bool = False,
+    ) -> None:
+        """Rows of *pane*; see `request.capture`."""
+        self.submit(ask.capture(pane, start=start, end=end, ansi=ansi, join=join), on_done)
+
+    def capture_screen(self, pane: str, on_done: OnDone[Screen]) -> None:
+        """All visible rows of *pane* with cursor and modes, of one moment."""
+        self.submit(ask.screen(pane), on_done)
+
+    def capture_row(self, pane: str, y: int, on_done: OnDone[Row]) -> None:
+        """Row *y* of *pane* with cursor and modes, of one moment."""
+        self.submit(ask.row(pane, y), on_done)
+
+    def cursor(self, pane: str, on_done: OnDone[ScreenFacts]) -> None:
+        """Cursor and modes of *pane*."""
+        self.submit(ask.screen_facts(pane), on_done)
+
+    def text(self, pane: str, on_done: OnDone[PaneText]) -> None:
+        """Title, directory and command of *pane*; foreign text."""
+        self.submit(ask.pane_text(pane), on_done)
+
+    def panes(self) -> list[PaneFacts]:
+        """Every pane of ours once, as it is now; waits for the answer."""
+        everywhere = self.call(ask.all_panes())
+        return distinct(everywhere)
+
+    # -- acts
+
+    def keys(self, pane: str, data: bytes) -> None:
+        """Type *data* into *pane*, whatever it shows; for a person at the keyboard. Nothing is told back."""
+        for request in ask.keys(pane, data):
+            self.submit(request)
+
+    def press(self, pane: str, data: bytes, on_done: OnDone[None]) -> None:
+        """Type at most 256 bytes into *pane*, or be refused as a whole: `PaneDeadError`, `PasteRefusedError`."""
+        self.submit(ask.press(pane, data), on_done)
+
+    def paste(self, pane: str, text: str) -> None:
+        """Put *text* into *pane* as one paste, cleaned of control characters; waits until tmux has done it.
+
+        A text of which nothing is left is not sent.
+
+        Raises:
+            PaneDeadError: if the pane's program has ended; nothing was sent.
+            PasteRefusedError: if the pane takes no input now; nothing was sent.
+            TmuxCommandError: if there is no such pane.
+            TmuxServerGoneError: if the server is gone.
+        """
+        cleaned = clean_block(text).encode("utf-8", "replace")
+        if not cleaned:
+            return
+        answers: list[KasmonError | None] = []
+        self.paste_buffer(pane, self._server.load(cleaned), answers.append)
+        self.call(ask.command("display-message -p done"))
+        if answers and isinstance(answers[0], KasmonError):
+            raise answers[0]
+
+    def paste_buffer(self, pane: str, buffer: str, on_done: OnDone[None]) -> None:
+        """Put what `Server.load` stored as *buffer* into *pane*, or be refused; the buffer goes either way."""
+
+        def done(answer: KasmonError | None) -> None:
+            if isinstance(answer, KasmonError):
+                self.submit(ask.drop_buffer(buffer))
+            on_done(answer)
+
+        self.submit(ask.paste(pane, buffer), done)
+
+    def resize(self, window: str, width: int, height: int) -> None:
+        """Give *window* a size, until a terminal looks at it, which then decides."""
+        self.submit(ask.resize(window, width, height))
+
+    def kill_window(self, window: str, on_done: OnDone[None] | None = None) -> None:
+        """End *window* and its program; `on_closed` follows."""
+        self.submit(ask.kill_window(window), on_done)
+
+    def watch(self, panes: Iterable[str]) -> None:
+        """These panes are being looked at: they are heard however much they print. All others are on a budget."""
+        self._watched = frozenset(panes)
+        for pane in self._floods.off & self._watched:
+            if self._floods.listen(pane, self._clock()):
+                self._listen(pane)
+
+    @property
+    def flooded(self) -> frozenset[str]:
+        """The panes that are not heard now, because they print too much."""
+        return self._floods.off
+
+    # -- readiness and deaths
+
+    def wait_ready(self, nonces: Mapping[str, str], limit_s: float = LIMIT_S) -> Readiness:
+        """Wait until each pane of *nonces* (pane: nonce) has announced its nonce or died; *limit_s* for all of them."""
+        awaited, ready, dead = dict(nonces), set[str](), set[str]()
+        for wait_s in waits(limit_s):
+            facts = {facts.pane_id: facts for facts in self.panes()}
+            for pane, nonce in list(awaited.items()):
+                if pane in facts and facts[pane].ready == nonce:
+                    ready.add(pane)
+                elif pane not in facts or facts[pane].is_dead:
+                    dead.add(pane)
+                else:
+                    continue
+                del awaited[pane]
+            if not awaited:
+                break
+            self.pump_for(wait_s)
+        return Readiness(frozenset(ready), frozenset(dead), frozenset(awaited))
+
+    def look(self) -> None:
+        """Ask for all panes; tell of new deaths and of panes that are gone; end windows that only the hub holds."""
+        if self._looking:
+            self._look_again = True
+            return
+        self._looking, self._look_again = True, False
+        self.submit(ask.all_panes(), self._looked)
+
+    def _looked(self, panes: list[PaneFacts] | KasmonError) -> None:
+        self._looking = False
+        if isinstance(panes, KasmonError):
+            return
+        for window in orphans(panes, self._own_window):
+            self.submit(ask.kill_window(window))
+        changes = self._deaths.look(distinct(panes))
+        if changes.unexplained:
+            self._wake_server()
+        again = self._look_again
+        for pane in changes.appeared:
+            self.on_output(pane, b"")
+        for pane in changes.closed:
+            self._floods.forget(pane)
+            self.on_closed(pane)
+        for death in changes.deaths:
+            self.on_death(death.pane, death.status, death.signal)
+        self._look_again = self._look_again or changes.unexplained
+        if again or changes.at_once:
+            self.look()
+
+    def _wake_server(self) -> None:
+        """tmux loses SIGCHLD at times; told again, it waits for whoever died."""
+        with contextlib.suppress(OSError):
+            os.kill(self._server_pid, signal.SIGCHLD)
+
+    # -- what tmux tells
+
+    def _settle(self) -> None:
+        where = self.call(
+            ask.command("display-message -p '#{pid} #{client_name} #{session_id} #{window_id} #{pane_id}'")
+        )
+        pid, client, self._session, self._own_window, self._own_pane = where[0].decode("ascii").split(" ")
+        self._server_pid = int(pid)
+        for window in self._unlinked():
+            self._link(window)
+        self.submit(ask.command(f"refresh-client -B {word('dead::' + DEAD_FORMAT)}"))
+        # A hook cannot notify, but it can pause our own pane, and that is told at once.
+        signal_us = f"refresh-client -t {word(client)} -A {word(f'{self._own_pane}:pause')}"
+        self.submit(ask.command(f"set-hook -g pane-died {word(signal_us)}"))
+        self.look()
+        self.call(ask.command("display-message -p settled"))
+
+    def _unlinked(self) -> list[str]:
+        lines = self.call(ask.command("list-windows -a -F '#{session_id} #{window_id}'"))
+        pairs = [line.decode("ascii").split(" ") for line in lines]
+        linked = {window for session, window in pairs if session == self._session}
+        return sorted({window for _, window in pairs} - linked, key=lambda window: int(window[1:]))
+
+    def _link(self, window: str) -> None:
+        self.submit(ask.command(f"link-window -d -s {exact(window)} -t {exact(self._session)}:"))
+
+    def _heard(self, pane: str, data: bytes) -> None:
+        if pane == self._own_pane:
+            return
+        if pane not in self._watched and self._floods.overflows(pane, len(data), self._clock()):
+            # Not `off`: tmux would stop reading from the pane, and its program with it, if we were the only client.
+            self._flow(pane, "pause")
+            self.on_flood(pane, True)
+        self.on_output(pane, data)
+
+    def _noticed(self, notice: Notice) -> None:
+        first = notice.rest.split(b" ")[0].decode("ascii", "replace")
+        if notice.kind == "unlinked-window-add" and ID.fullmatch(first):
+            self._link(first)
+            self.look()
+        elif notice.kind == "pause" and ID.fullmatch(first) and first not in self._floods.off:
+            self._flow(first, "continue")
+            if first == self._own_pane:
+                self.look()
+            else:
+                self.on_output(first, b"")
+        elif notice.kind in LOOK_AGAIN:
+            self.look()
+
+    def _listen(self, pane: str) -> None:
+        self._flow(pane, "continue")
+        self.on_flood(pane, False)
+        self.on_output(pane, b"")
+
+    def _flow(self, pane: str, state: str) -> None:
+        self.submit(ask.command(f"refresh-client -A {word(f'{exact(pane)}:{state}')}"))
+
+    def _attach(self, flags: str) -> list[str]:
+        """The command of a control client on the hub session."""
+        tmux = [self._server.program, "-u", "-N", "-S", str(self._server.socket)]
+        return [*tmux, "-C", "attach-session", "-f", flags, "-t", f"={HUB}"]
+
+    def _gone(self) -> None:
+        self.on_gone()

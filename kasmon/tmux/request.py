@@ -1,0 +1,208 @@
+"""A question to tmux as a value: the line to write, how many answers it makes, and what they mean.
+
+Every line for the control client is built here, of checked ids, hex and quoted words.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+import msgspec
+
+from kasmon.errors import PaneDeadError, PasteRefusedError, TmuxCommandError
+from kasmon.tmux.facts import (
+    PANE_FACTS_FORMAT,
+    SCREEN_FORMAT,
+    TEXT_FORMAT,
+    PaneFacts,
+    PaneText,
+    ScreenFacts,
+    read_pane_facts,
+    read_screen,
+    read_text,
+)
+from kasmon.tmux.quote import exact, own_name, word
+
+Answer = TypeVar("Answer")
+Lines = list[bytes]
+
+KEY_BYTES = 256
+"""The longest piece of one `send-keys -H`: longer ones make tmux slow."""
+
+
+@dataclass(frozen=True, slots=True)
+class Request(Generic[Answer]):
+    """One line for tmux and the meaning of its answers."""
+
+    line: str
+    blocks: int
+    """How many answers the line makes, one a command; the first failed one is the last."""
+    read: Callable[[Sequence[Lines]], Answer]
+    """May raise a `KasmonError` where the answer is a refusal."""
+
+
+class Screen(msgspec.Struct, frozen=True):
+    """A pane's screen at one moment."""
+
+    facts: ScreenFacts
+    rows: list[bytes]
+    """Top to bottom, UTF-8 with SGR, trailing spaces kept."""
+
+
+class Row(msgspec.Struct, frozen=True):
+    """One row of a pane's screen, and where the cursor is."""
+
+    facts: ScreenFacts
+    y: int
+    row: bytes
+
+
+def nothing(answers: Sequence[Lines]) -> None:
+    """The meaning of an answer that only says that it was done."""
+
+
+def command(line: str) -> Request[Lines]:
+    """One command, as it is written. For constants of our own; values go through the functions below."""
+    if any(sign in line for sign in "\n\r\0") or not line.strip():
+        raise ValueError(f"{line!r} is not one line with one command")
+    return Request(line, 1, lambda answers: answers[0])
+
+
+def capture(
+    pane: str, *, start: int | str | None = None, end: int | str | None = None, ansi: bool = True, join: bool = False
+) -> Request[Lines]:
+    """The rows of *pane* from *start* to *end*: 0 is the first visible row, -1 the one above it, "-" the outermost.
+
+    Without bounds the visible screen. *ansi* keeps colours as SGR; *join* makes one line of what was wrapped.
+    """
+    options = f"{' -e' if ansi else ''}{' -J' if join else ''}"
+    bounds = f"{_bound('-S', start)}{_bound('-E', end)}"
+    return Request(f"capture-pane -p{options}{bounds} -t {exact(pane)}", 1, lambda answers: answers[0])
+
+
+def screen(pane: str) -> Request[Screen]:
+    """All visible rows of *pane* and its `ScreenFacts`, of the same moment."""
+    return Request(
+        f"capture-pane -p -e -N -t {exact(pane)} ; {_display(pane, SCREEN_FORMAT)}",
+        2,
+        lambda answers: Screen(_screen_facts(pane, answers[1]), answers[0]),
+    )
+
+
+def row(pane: str, y: int) -> Request[Row]:
+    """Row *y* of *pane* (0 at the top) and its `ScreenFacts`; a quarter of the cost of all rows."""
+    return Request(
+        f"capture-pane -p -e -N -S {int(y)} -E {int(y)} -t {exact(pane)} ; {_display(pane, SCREEN_FORMAT)}",
+        2,
+        lambda answers: Row(_screen_facts(pane, answers[1]), y, answers[0][0] if answers[0] else b""),
+    )
+
+
+def scrolled(pane: str, up: int, height: int) -> Request[Screen]:
+    """*height* rows of *pane* as they stand *up* lines above its screen, and its `ScreenFacts`, of the same moment."""
+    bounds = f"-S {-int(up)} -E {int(height) - 1 - int(up)}"
+    return Request(
+        f"capture-pane -p -e -N {bounds} -t {exact(pane)} ; {_display(pane, SCREEN_FORMAT)}",
+        2,
+        lambda answers: Screen(_screen_facts(pane, answers[1]), answers[0]),
+    )
+
+
+def screen_facts(pane: str) -> Request[ScreenFacts]:
+    """The cursor and the modes of *pane*."""
+    return Request(_display(pane, SCREEN_FORMAT), 1, lambda answers: _screen_facts(pane, answers[0]))
+
+
+def pane_text(pane: str) -> Request[PaneText]:
+    """Title, directory and command of *pane*; foreign text."""
+    return Request(_display(pane, TEXT_FORMAT), 1, lambda answers: read_text(b"\n".join(answers[0])))
+
+
+def all_panes() -> Request[list[PaneFacts]]:
+    """The panes of all sessions, those of the hub too."""
+    line = f"list-panes -a -F {word(PANE_FACTS_FORMAT)}"
+    return Request(line, 1, lambda answers: [facts for text in answers[0] if (facts := read_pane_facts(text))])
+
+
+def keys(pane: str, data: bytes) -> list[Request[None]]:
+    """*data* as if typed, byte by byte, in pieces that tmux takes fast. Nothing tells whether a program read them."""
+    pieces = [data[at : at + KEY_BYTES] for at in range(0, len(data), KEY_BYTES)]
+    return [Request(f"send-keys -t {exact(pane)} -H {piece.hex(' ')}", 1, nothing) for piece in pieces]
+
+
+GUARD = "#{||:#{pane_dead},#{||:#{pane_in_mode},#{pane_input_off}}}"
+REFUSED = "KASMON-REFUSED dead=#{pane_dead} mode=#{pane_in_mode} off=#{pane_input_off}"
+
+
+def guarded(pane: str, act: str) -> Request[None]:
+    """*act* on *pane*, unless the server finds in the same moment that it is dead, in a mode, or takes no input.
+
+    A paste into a dead pane kills tmux 3.3a and with it every agent; keys sent to a mode are commands to it.
+
+    Reading its answer raises:
+        PaneDeadError: if the pane's program has ended.
+        PasteRefusedError: if the pane takes no input now.
+    """
+    target = exact(pane)
+    refuse = f"display-message -p -t {target} {word(REFUSED)}"
+
+    def read(answers: Sequence[Lines]) -> None:
+        said = b" ".join(answers[1]) if len(answers) > 1 else b""
+        if not said.startswith(b"KASMON-REFUSED"):
+            return
+        if b"dead=1" in said:
+            raise PaneDeadError(pane)
+        raise PasteRefusedError(pane, "its input is off" if b"off=1" in said else "it shows its history (copy mode)")
+
+    return Request(f"if-shell -F -t {target} {word(GUARD)} {word(refuse)} {word(act)}", 2, read)
+
+
+def press(pane: str, data: bytes) -> Request[None]:
+    """At most 256 bytes typed into *pane*, or refused as a whole; see `guarded`."""
+    if not 0 < len(data) <= KEY_BYTES:
+        raise ValueError(f"{len(data)} bytes are no key press")
+    return guarded(pane, f"send-keys -t {exact(pane)} -H {data.hex(' ')}")
+
+
+def paste(pane: str, buffer: str) -> Request[None]:
+    """Buffer *buffer* into *pane* as one paste, bracketed if the program asked for that, or refused; see `guarded`."""
+    return guarded(pane, f"paste-buffer -p -r -d -b {own_name(buffer)} -t {exact(pane)}")
+
+
+def drop_buffer(buffer: str) -> Request[None]:
+    """Forget a buffer that was not pasted."""
+    return Request(f"delete-buffer -b {own_name(buffer)}", 1, nothing)
+
+
+def resize(window: str, width: int, height: int) -> Request[None]:
+    """Give *window* a size until a terminal looks at it, which then decides (`resize-window` alone would pin it)."""
+    at = exact(window)
+    size = f"-x {max(int(width), 1)} -y {max(int(height), 1)}"
+    return Request(f"resize-window -t {at} {size} ; set-option -wu -t {at} window-size", 2, nothing)
+
+
+def kill_window(window: str) -> Request[None]:
+    """End *window* wherever it is linked, and its program with it."""
+    return Request(f"kill-window -t {exact(window)}", 1, nothing)
+
+
+def refused(request: "Request[Answer]", lines: Lines) -> TmuxCommandError:
+    """The error for a failed answer to *request*."""
+    return TmuxCommandError(request.line[:200], b" ".join(lines).decode("utf-8", "replace") or "it does not say why")
+
+
+def _display(pane: str, template: str) -> str:
+    return f"display-message -p -t {exact(pane)} {word(template)}"
+
+
+def _bound(flag: str, value: int | str | None) -> str:
+    if value is None:
+        return ""
+    return f" {flag} -" if value == "-" else f" {flag} {int(value)}"
+
+
+def _screen_facts(pane: str, lines: Lines) -> ScreenFacts:
+    facts = read_screen(lines[0]) if lines else None
+    if facts is None:
+        raise TmuxCommandError("display-message", f"there is no pane {pane}")
+    return facts

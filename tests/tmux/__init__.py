@@ -1,0 +1,1 @@
+"""The tmux room, on real tmux."""

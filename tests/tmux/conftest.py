@@ -1,0 +1,64 @@
+"""A tmux server of its own for each test that asks for one, its socket in a short folder; nothing is left behind."""
+
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from kasmon.tmux.hub import Hub
+from kasmon.tmux.identity import identify
+from kasmon.tmux.server import Server
+from tests.tmux.ears import Ears
+
+
+@pytest.fixture(autouse=True)
+def no_outer_tmux(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """The person's own tmux and folders are out of reach."""
+    for name in ("TMUX", "TMUX_PANE"):
+        monkeypatch.delenv(name, raising=False)
+    for name in ("XDG_STATE_HOME", "XDG_RUNTIME_DIR", "XDG_CONFIG_HOME"):
+        monkeypatch.setenv(name, str(tmp_path / name.lower()))
+
+
+@pytest.fixture
+def folder() -> Iterator[Path]:
+    """A folder whose path is short enough for a socket."""
+    path = Path(tempfile.mkdtemp(prefix="kmt", dir="/tmp"))
+    yield path
+    shutil.rmtree(path)
+
+
+@pytest.fixture
+def idle_server(folder: Path) -> Iterator[Server]:
+    """A server that was not started yet; whatever runs at its socket in the end is killed."""
+    server = Server(folder / "t.sock")
+    yield server
+    process = server.process()
+    server.kill_server()
+    assert process is None or identify(process.pid) != process
+
+
+@pytest.fixture
+def server(idle_server: Server) -> Server:
+    """A running server."""
+    idle_server.start()
+    return idle_server
+
+
+@pytest.fixture
+def ears(server: Server) -> Iterator[Ears]:
+    """An open hub, heard."""
+    hub = Hub(server)
+    ears = Ears(hub)
+    hub.open()
+    yield ears
+    hub.close()
+
+
+@pytest.fixture
+def surroundings() -> dict[str, str]:
+    """The environment of this test."""
+    return dict(os.environ)

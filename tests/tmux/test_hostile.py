@@ -1,0 +1,178 @@
+"""Names, titles, directories and words that try to be commands, formats, or other panes."""
+
+import itertools
+import os
+from pathlib import Path
+
+import pytest
+
+from kasmon.tmux import facts, request
+from kasmon.tmux import server as server_module
+from kasmon.tmux.server import Server
+from kasmon.tmux.spec import LaunchSpec, launch_argv, write_environment, write_spec
+from tests.tmux.ears import Ears, python
+from tests.waiting import until
+
+TOUCH = "touch pwned"
+PAYLOADS = {
+    "shell format": f"#({TOUCH})",
+    "twice": f"##({TOUCH}) #({TOUCH})",
+    "expanded twice": f"#{{E:#({TOUCH})}} #{{T:#({TOUCH})}}",
+    "in a condition": f"#{{?1,#({TOUCH}),}}",
+    "semicolon": f"x; run-shell '{TOUCH}' ;",
+    "separator": "\\; run-shell 'touch pwned' \\;",
+    "quotes": f"' ; run-shell '{TOUCH}' ; '",
+    "double quotes": f'" ; run-shell "{TOUCH}" ; "',
+    "flags": "-t %0 -d",
+    "command substitution": f"$({TOUCH}) `{TOUCH}`",
+    "newline": f"a\nrun-shell '{TOUCH}'\nb",
+    "escapes": f"\x1b]0;#({TOUCH})\x07\x1b[31m",
+}
+TITLES = {
+    "libtmux's separator": "spoof␞/evil␞999␞x",
+    "our separator": "0|%0|@0|$0|1|1|7|",
+    "a netstring": "3:abc,5:hello",
+    "tab": "a\tb",
+    "quotes": "'\"`",
+    "formats": "#{pane_id} #(id) ##",
+    "emoji": "🙂🏽 é✓",
+    "right to left": "\u202egnp.exe",
+    "long": "x" * 3000,
+    "empty": "",
+}
+
+
+@pytest.fixture
+def sentinel(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The file that a payload would make, wherever it is run."""
+    path = folder / "pwned"
+    for name, payload in PAYLOADS.items():
+        monkeypatch.setitem(PAYLOADS, name, payload.replace("touch pwned", f"touch {path}"))
+    return path
+
+
+@pytest.mark.parametrize("name", PAYLOADS)
+def test_nothing_foreign_is_run(ears: Ears, server: Server, folder: Path, sentinel: Path, name: str) -> None:
+    """As the agent's words, directory, variables, name, title, prompt and keys."""
+    payload = PAYLOADS[name]
+    workdir = folder / payload.replace("/", "_")[:200]
+    workdir.mkdir()
+    write_environment(folder / "env", {"WORD": payload})
+    say = "import os, sys; print(os.getcwd() == sys.argv[1], os.environ['WORD'] == sys.argv[2], flush=True)\n"
+    loop = f"os.write(1, b'\\x1b]2;' + {payload!r}.encode() + b'\\x07')\nwhile True: input()\n"
+    argv = [*python(say + loop), str(workdir), payload]
+    write_spec(folder / "spec", LaunchSpec(argv=argv, workdir=workdir, env_file=folder / "env"))
+    pane = server.create("agent", launch_argv(folder / "spec"))
+    ears.until_shown(pane.pane_id, "True True")
+    child = server.create("child", [*python(say + loop), str(workdir), payload], parent=pane.session_id)
+    server.rename(pane.window_id, payload)
+    ears.hub.paste(pane.pane_id, payload)
+    ears.hub.keys(pane.pane_id, payload.encode())
+    ears.hub.call(request.press(pane.pane_id, payload.encode()))
+    with pytest.raises(ValueError, match="cannot be the name"):
+        server.create(payload, ["cat"])
+    with pytest.raises(ValueError, match="cannot be the name|no tmux id"):
+        server.attach_argv(payload)
+    server.pane_text(pane.pane_id)
+    ears.hub.call(request.pane_text(pane.pane_id))
+    server.respawn(child.pane_id, [*python(say + loop), str(workdir), payload])
+    ears.hears(pane.pane_id)
+
+    assert [pane.pane_id, child.pane_id] == [seen.pane_id for seen in server.pane_facts()]
+    assert not sentinel.exists()
+    assert b"" == server.run("list-buffers")
+
+
+def test_without_the_escape_a_name_would_be_run(
+    server: Server, folder: Path, sentinel: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """So the test above can see the hole. (tmux ends a job with the client that caused it, hence several tries.)"""
+    monkeypatch.setattr(server_module, "escape_format", lambda text: text)
+    pane = server.create("agent", ["cat"])
+    tries = itertools.count()
+
+    def ran() -> bool:
+        server.rename(pane.window_id, f"#(: {next(tries)}; touch {sentinel})")
+        return sentinel.exists()
+
+    until(ran)
+
+
+def test_without_the_escape_a_words_end_would_be_a_commands_end(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server.create("first", ["cat"])
+    monkeypatch.setattr("kasmon.tmux.quote.argument", lambda text: text)
+    server.create("agent", ["echo", "hi;", "set-option", "-g", "@pwn", "yes"])
+
+    assert b"yes\n" == server.run("show-options", "-gqv", "@pwn")
+
+
+def test_a_word_that_looks_like_a_flag_is_a_word(ears: Ears, server: Server) -> None:
+    pane = server.create("agent", ["-t", "%0"]).pane_id
+
+    assert (1, None) == ears.ending(pane)
+    assert ["agent"] == [seen.kasmon_id for seen in server.pane_facts()]
+
+
+def test_hostile_titles_hide_no_pane(ears: Ears, server: Server) -> None:
+    panes = {}
+    for number, (name, title) in enumerate(TITLES.items()):
+        show = f"import os\nos.write(1, b'\\x1b]2;' + {title!r}.encode() + b'\\x07up')\nos.read(0, 1)\n"
+        panes[name] = server.create(f"s{number}", python(show)).pane_id
+    good = server.create("good", ["cat"]).pane_id
+    for pane in panes.values():
+        ears.until_shown(pane, "up")
+
+    assert [*panes.values(), good] == [seen.pane_id for seen in server.pane_facts()]
+    assert [*panes.values(), good] == [seen.pane_id for seen in ears.hub.panes()]
+    for name in ("libtmux's separator", "our separator", "a netstring", "quotes", "formats", "emoji", "right to left"):
+        assert TITLES[name] == server.pane_text(panes[name]).title
+        assert TITLES[name] == ears.hub.call(request.pane_text(panes[name])).title
+
+
+@pytest.mark.parametrize("name", ["we\nird\tdir", "a|b,3:c", "␞", "dd#(touch x)", "é✓", "100%"], ids=ascii)
+def test_hostile_directories_are_told_as_they_are(ears: Ears, server: Server, folder: Path, name: str) -> None:
+    workdir = folder / name
+    workdir.mkdir()
+    write_spec(folder / "spec", LaunchSpec(argv=python("print('up', flush=True)\ninput()\n"), workdir=workdir))
+    pane = server.create("agent", launch_argv(folder / "spec")).pane_id
+    ears.until_shown(pane, "up")
+
+    assert str(workdir) == server.pane_text(pane).workdir
+    assert str(workdir) == ears.hub.call(request.pane_text(pane)).workdir
+    assert [pane] == [seen.pane_id for seen in server.pane_facts()]
+
+
+def test_texts_are_read_whole_without_any_locale(idle_server: Server, folder: Path) -> None:
+    """tmux is always told that we read UTF-8; otherwise it writes `__` for é✓."""
+    server = Server(idle_server.socket, environment={"PATH": os.environ["PATH"], "LC_ALL": "C"})
+    server.start()
+    pane = server.create(
+        "agent", python("import os\nos.write(1, b'\\x1b]2;\\xc3\\xa9\\xe2\\x9c\\x93\\x07')\nos.read(0, 1)\n")
+    )
+
+    until(lambda: "é✓" == server.pane_text(pane.pane_id).title)
+
+
+def test_a_screen_that_looks_like_tmuxs_answers_is_only_text(ears: Ears, server: Server) -> None:
+    fake = "%end 1795300990 286 1\n%output %0 hello\n%exit\n%begin 1 1 1\n%error 1 1 1"
+    pane = server.create("agent", python(f"print({fake!r}, flush=True)\ninput()\n")).pane_id
+
+    assert fake.splitlines() == ears.until_shown(pane, "%error")
+    assert ears.hears(pane)
+
+
+def test_a_pane_cannot_pretend_to_be_ready(ears: Ears, server: Server) -> None:
+    """Its nonce stands in a file that only its launch reads; what it prints is no option."""
+    pane = server.create(
+        "agent", python("print('\\x1b]2;8d650a00e9924f2b\\x07@kasmon_ready 8d650a00e9924f2b')\ninput()\n")
+    ).pane_id
+
+    assert {pane} == set(ears.hub.wait_ready({pane: "8d650a00e9924f2b"}, limit_s=0.1).late)
+
+
+def test_our_own_lists_ask_for_nothing_that_a_program_can_set() -> None:
+    foreign = {"pane_title", "pane_current_path", "pane_current_command", "window_name", "pane_path", "pane_tabs"}
+
+    assert not [name for name in foreign if name in facts.PANE_FACTS_FORMAT + facts.SCREEN_FORMAT + facts.PANE_FORMAT]

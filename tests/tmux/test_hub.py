@@ -1,0 +1,241 @@
+"""One client that hears every pane, through everything that happens to it."""
+
+import os
+import signal
+from pathlib import Path
+
+import pytest
+
+from kasmon.errors import TmuxServerGoneError
+from kasmon.tmux import request
+from kasmon.tmux.facts import HUB
+from kasmon.tmux.hub import Hub
+from kasmon.tmux.identity import identify
+from kasmon.tmux.ready import marker_command, saw_marker, waits
+from kasmon.tmux.server import Server
+from kasmon.tmux.spec import LaunchSpec, fresh_nonce, launch_argv, write_spec
+from tests.tmux.ears import Ears, Kept, python
+from tests.waiting import until
+
+FLOOD = "import os\ninput()\nn = 0\nwhile n := n + 1: os.write(1, b'flood %d ' % n * 1000 + b'\\n')\n"
+
+
+def clients(server: Server, kind: str = "") -> list[int]:
+    """The pids of the clients whose flags name *kind*: `pause-after` for ours that hears, `no-output` for the keeper."""
+    lines = server.run("list-clients", "-F", "#{client_pid} #{client_flags}").decode().splitlines()
+    return [int(line.split()[0]) for line in lines if kind in line]
+
+
+def test_panes_from_before_and_after_the_opening_are_heard(server: Server) -> None:
+    before = server.create("before", ["cat"]).pane_id
+    ears = Ears(Hub(server))
+    ears.hub.open()
+    after = server.create("after", ["cat"]).pane_id
+
+    assert [before, after] == [ears.hears(before), ears.hears(after)]
+    ears.hub.close()
+
+
+def test_a_new_pane_is_told_as_skipped_output_so_that_nothing_is_missed(ears: Ears, server: Server) -> None:
+    """What it printed before its window was linked was not heard."""
+    pane = server.create("quick", ["/bin/sh", "-c", "echo first words; exec cat"]).pane_id
+
+    ears.until(lambda: pane in ears.skipped)
+    ears.until_shown(pane, "first words")
+
+
+def test_opening_and_closing_may_be_repeated(ears: Ears, server: Server) -> None:
+    ears.hub.open()
+    ears.until(lambda: 2 == len(clients(server)))
+    ears.hub.close()
+    ears.hub.close()
+    assert [] == clients(server)
+    ears.hub.open()
+
+    assert ears.hears(server.create("heard", ["cat"]).pane_id)
+    assert 1 == server.run("list-sessions", "-F", "#{session_name}").split().count(HUB.encode())
+
+
+def test_without_a_server_there_is_nothing_to_open(idle_server: Server) -> None:
+    hub = Hub(idle_server)
+    kept = Kept()
+    hub.submit(request.capture("%1"), kept.append)
+
+    assert isinstance(kept.error, TmuxServerGoneError)
+    with pytest.raises(TmuxServerGoneError):
+        hub.open()
+    assert not hub.is_open
+
+
+def test_two_hubs_hear_the_same(ears: Ears, server: Server) -> None:
+    pane = ears.hears(server.create("shared", ["cat"]).pane_id)
+    other = Ears(Hub(server))
+    other.hub.open()
+    dead = server.create("dead", ["false"]).pane_id
+
+    assert other.hears(pane)
+    assert (1, None) == ears.ending(dead) == other.ending(dead)
+    other.hub.close()
+    assert ears.hears(pane)
+
+
+def test_killing_the_client_harms_no_agent_and_it_comes_back(ears: Ears, server: Server) -> None:
+    pane = server.create("agent", ["cat"])
+    ears.hears(pane.pane_id)
+    os.kill(clients(server, "pause-after")[0], signal.SIGKILL)
+    until(lambda: not ears.hub.pump())
+
+    assert 1 == ears.gone
+    assert identify(pane.pid) is not None
+    ears.said.clear()
+    ears.hub.open()
+    assert ears.hears(pane.pane_id)
+
+
+def test_killing_the_server_is_told_at_once(ears: Ears, server: Server) -> None:
+    os.kill(ears.hub.server_pid, signal.SIGKILL)
+    until(lambda: not ears.hub.pump())
+
+    assert 1 == ears.gone
+    with pytest.raises(TmuxServerGoneError):
+        ears.hub.open()
+
+
+def test_ending_the_server_waits_for_no_client_of_ours(ears: Ears, server: Server) -> None:
+    server.create("agent", ["cat"])
+    ears.hub.close()
+    server.kill_server()
+
+    assert server.process() is None
+
+
+def test_a_session_killed_by_hand_takes_its_agent_along(ears: Ears, server: Server) -> None:
+    """The hub's link alone would keep the window and its program."""
+    pane = server.create("agent", ["cat"])
+    ears.hears(pane.pane_id)
+    server.run("kill-session", "-t", "=agent")
+
+    ears.until(lambda: [pane.pane_id] == ears.closed)
+    until(lambda: identify(pane.pid) is None)
+
+
+def test_windows_orphaned_while_nobody_listened_are_swept(ears: Ears, server: Server) -> None:
+    pane = server.create("agent", ["cat"])
+    ears.hears(pane.pane_id)
+    ears.hub.close()
+    server.run("kill-session", "-t", "=agent")
+    assert identify(pane.pid) is not None
+    ears.hub.open()
+
+    ears.until(lambda: identify(pane.pid) is None)
+
+
+def test_the_hub_gives_nobody_a_size(ears: Ears, server: Server) -> None:
+    pane = server.create("wide", ["cat"], size=(200, 60))
+    ears.hears(pane.pane_id)
+
+    assert (200, 60) == next((seen.width, seen.height) for seen in server.pane_facts())
+
+
+def test_all_panes_are_awaited_together(ears: Ears, server: Server, folder: Path) -> None:
+    nonces = {}
+    for number, argv in enumerate([["cat"], ["cat"], ["no-such-program"]]):
+        spec = LaunchSpec(argv=argv, workdir=folder, nonce=fresh_nonce(), program=server.program, socket=server.socket)
+        write_spec(folder / f"spec{number}", spec)
+        nonces[server.create(f"s{number}", launch_argv(folder / f"spec{number}")).pane_id] = spec.nonce
+    mute = server.create("mute", ["cat"]).pane_id
+    *ready, dead = nonces
+    seen = ears.hub.wait_ready({**nonces, mute: "ab", "%99": "cd"}, limit_s=1.0)
+
+    assert (set(ready), {dead, "%99"}, {mute}) == (set(seen.ready), set(seen.dead), set(seen.late))
+
+
+def test_the_waits_begin_at_10_ms_and_double_up_to_half_a_second_for_10_seconds() -> None:
+    schedule = list(waits())
+
+    assert [0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.5, 0.5] == schedule[:8]
+    assert pytest.approx(10.0) == sum(schedule)
+
+
+def test_a_marker_is_seen_in_what_a_shell_prints_not_in_what_is_typed(ears: Ears, server: Server) -> None:
+    nonce = fresh_nonce()
+    pane = server.create("shell", ["/bin/sh"]).pane_id
+    typed = marker_command(nonce)
+    assert not saw_marker([typed.encode()], nonce)
+    ears.hub.keys(pane, typed.encode() + b"\r")
+
+    ears.until(lambda: saw_marker([row.encode() for row in ears.rows(pane)], nonce))
+    with pytest.raises(ValueError, match="no hex nonce"):
+        marker_command("; rm -rf /")
+
+
+def test_a_flood_is_turned_off_and_harms_no_other_pane(ears: Ears, server: Server) -> None:
+    flooding = server.create("flood", python(FLOOD)).pane_id
+    other = ears.hears(server.create("other", ["cat"]).pane_id)
+    ears.hub.keys(flooding, b"\r")
+    ears.until(lambda: (flooding, True) in ears.floods)
+    assert {flooding} == ears.hub.flooded
+    ears.hub.call(request.command("display-message -p paused"))
+    heard = len(ears.said[flooding])
+    ears.said[other] = b""
+
+    ears.hears(other)
+    assert heard == len(ears.said[flooding])
+    before = ears.rows(flooding)
+    ears.until(lambda: before != ears.rows(flooding))
+
+
+def test_a_flooding_pane_that_somebody_looks_at_is_heard(ears: Ears, server: Server) -> None:
+    flooding = server.create("flood", python(FLOOD)).pane_id
+    ears.hub.keys(flooding, b"\r")
+    ears.until(lambda: (flooding, True) in ears.floods)
+    heard = len(ears.said[flooding])
+    ears.hub.watch([flooding])
+
+    assert [(flooding, True), (flooding, False)] == ears.floods
+    ears.until(lambda: len(ears.said[flooding]) > heard + 1_000_000)
+    assert frozenset() == ears.hub.flooded
+
+
+def test_a_pane_that_has_calmed_down_is_heard_again(server: Server) -> None:
+    now = [0.0]
+    ears = Ears(Hub(server, clock=lambda: now[0]))
+    ears.hub.open()
+    burst = "import os\nwhile input(): pass\nos.write(1, b'x' * 600_000)\nwhile True: print(input())\n"
+    pane = server.create("burst", python(burst)).pane_id
+    ears.hears(pane)
+    ears.hub.keys(pane, b"\r\r")
+    ears.until(lambda: ears.floods)
+    now[0] = 100.0
+    ears.hub.tick()
+    ears.said[pane] = b""
+
+    assert [(pane, True), (pane, False)] == ears.floods
+    ears.hears(pane)
+    ears.hub.close()
+
+
+def test_a_reader_that_hangs_stops_no_agent(ears: Ears, server: Server, folder: Path) -> None:
+    """tmux skips what it cannot send, and the hub says so."""
+    size = 40_000_000
+    long = f"import os\ninput()\nfor _ in range({size // 100_000}): os.write(1, b'many words ' * 9090 + b'\\n')\n"
+    done = f"open({str(folder / 'done')!r}, 'w').close()\nwhile True: print(input())\n"
+    pane = server.create("long", python(long + done)).pane_id
+    ears.until(lambda: pane in ears.skipped)
+    ears.until(lambda: clients(server, "no-output"))
+    ears.skipped.clear()
+    ears.hub.watch([pane])
+    server.run("send-keys", "-t", pane, "Enter")
+
+    until((folder / "done").exists, limit_s=30)
+    ears.until(lambda: pane in ears.skipped)
+    assert len(ears.said[pane]) < size // 10
+    assert ears.hears(pane)
+
+
+def test_a_client_that_keeps_agents_running_is_replaced(ears: Ears, server: Server) -> None:
+    ears.until(lambda: clients(server, "no-output"))
+    keeper = clients(server, "no-output")[0]
+    os.kill(keeper, signal.SIGKILL)
+
+    ears.until(lambda: clients(server, "no-output") not in ([], [keeper]))

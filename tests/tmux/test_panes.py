@@ -1,0 +1,294 @@
+"""Panes of a running server: made, seen, typed into, resized, shown and ended."""
+
+import fcntl
+import os
+import pty
+import select
+import struct
+import subprocess
+import termios
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kasmon.errors import TmuxCommandError
+from kasmon.tmux import request
+from kasmon.tmux.facts import PaneFacts
+from kasmon.tmux.identity import identify
+from kasmon.tmux.request import Request, Row, Screen
+from kasmon.tmux.server import Server
+from tests.tmux.ears import Ears, Kept, python, recorder
+from tests.waiting import until
+
+
+def facts(server: Server, pane: str) -> PaneFacts:
+    return next(facts for facts in server.pane_facts() if facts.pane_id == pane)
+
+
+def test_a_session_has_our_id_as_its_name_and_runs_its_command_itself(server: Server) -> None:
+    pane = server.create("kabcdef2", ["sleep", "1000"])
+
+    assert b"kabcdef2\n" == server.run("display-message", "-p", "-t", pane.pane_id, "#{session_name}")
+    assert "sleep" == server.pane_text(pane.pane_id).command
+    seen = facts(server, pane.pane_id)
+    assert (pane.pid, "kabcdef2", 120, 40, False) == (seen.pid, seen.kasmon_id, seen.width, seen.height, seen.is_dead)
+
+
+def test_a_name_is_taken_once(server: Server) -> None:
+    server.create("twice", ["cat"])
+
+    with pytest.raises(TmuxCommandError, match="duplicate session"):
+        server.create("twice", ["cat"])
+
+
+def test_many_sessions_are_made_at_once(ears: Ears, server: Server) -> None:
+    with ThreadPoolExecutor(8) as pool:
+        panes = list(pool.map(lambda number: server.create(f"s{number}", ["cat"]), range(24)))
+
+    assert {pane.pane_id for pane in panes} == {pane.pane_id for pane in ears.hub.panes()}
+    for pane in panes:
+        ears.hub.keys(pane.pane_id, b"heard\r")
+    ears.until(lambda: all(b"heard" in ears.said[pane.pane_id] for pane in panes))
+
+
+def test_a_further_window_stands_beside_its_parents_and_steals_no_focus(server: Server) -> None:
+    parent = server.create("parent", ["cat"])
+    child = server.create("child", ["cat"], parent=parent.session_id, size=(90, 20))
+
+    assert parent.session_id == child.session_id
+    assert b"parent\n" == server.run("display-message", "-p", "-t", f"{parent.session_id}:", "#{window_name}")
+    assert (90, 20) == (facts(server, child.pane_id).width, facts(server, child.pane_id).height)
+    assert (120, 40) == (facts(server, parent.pane_id).width, facts(server, parent.pane_id).height)
+    assert ["parent", "child"] == [pane.kasmon_id for pane in server.pane_facts()]
+
+
+def test_ending_a_parents_window_leaves_the_child(ears: Ears, server: Server) -> None:
+    parent = server.create("parent", ["cat"])
+    child = server.create("child", ["cat"], parent=parent.session_id)
+    ears.hears(parent.pane_id)
+    server.kill_window(parent.window_id)
+
+    ears.until(lambda: [parent.pane_id] == ears.closed)
+    assert ["child"] == [pane.kasmon_id for pane in ears.hub.panes()]
+    assert not facts(server, child.pane_id).is_dead
+
+
+def test_a_parent_that_is_gone_has_no_children(server: Server) -> None:
+    server.create("other", ["cat"])
+
+    with pytest.raises(TmuxCommandError, match="can't find session"):
+        server.create("child", ["cat"], parent="$77")
+
+
+def test_a_pane_is_ended_wherever_it_is_linked(ears: Ears, server: Server) -> None:
+    pane = server.create("agent", ["cat"])
+    ears.hears(pane.pane_id)
+    ears.hub.kill_window(pane.window_id)
+
+    ears.until(lambda: [pane.pane_id] == ears.closed)
+    until(lambda: identify(pane.pid) is None)
+
+
+def test_the_screen_comes_with_its_colours_cursor_and_modes(ears: Ears, server: Server, folder: Path) -> None:
+    coloured, modes = b"\033[1;31mred\033[0m  end\r\n", b"\033[?1h\033=\033[?1002h\033[?1006h\033[?25l"
+    pane = server.create("agent", recorder(folder / "got", coloured + modes), size=(20, 3)).pane_id
+    ears.until_shown(pane, "ready")
+    kept = Kept()
+    ears.hub.capture_screen(pane, kept.append)
+    ears.until(lambda: kept)
+
+    screen = kept.answer
+    assert isinstance(screen, Screen)
+    assert [b"\x1b[1m\x1b[31mred\x1b[0m\x1b[39m\x1b[49m  end", b"ready", b""] == [row.rstrip() for row in screen.rows]
+    seen = screen.facts
+    assert (20, 3, 5, 1, False) == (seen.width, seen.height, seen.cursor_x, seen.cursor_y, seen.cursor_visible)
+    assert (True, True, False, True, True) == (
+        seen.mouse_any,
+        seen.mouse_button,
+        seen.mouse_all,
+        seen.mouse_sgr,
+        seen.application_cursor and seen.application_keypad,
+    )
+    assert not seen.alternate
+
+
+def test_a_row_alone_comes_with_the_cursor(ears: Ears, server: Server) -> None:
+    pane = server.create("agent", python("import os\nos.write(1, b'one\\ntwo')\nos.read(0, 1)\n")).pane_id
+    ears.until_shown(pane, "two")
+    kept = Kept()
+    ears.hub.capture_row(pane, 1, kept.append)
+    ears.until(lambda: kept)
+
+    row = kept.answer
+    assert isinstance(row, Row)
+    assert (1, b"two", 3, 1) == (row.y, row.row, row.facts.cursor_x, row.facts.cursor_y)
+
+
+def test_the_alternate_screen_is_told(ears: Ears, server: Server) -> None:
+    pane = server.create("agent", python("import os\nos.write(1, b'\\033[?1049hfull')\nos.read(0, 1)\n")).pane_id
+    ears.until_shown(pane, "full")
+    kept = Kept()
+    ears.hub.cursor(pane, kept.append)
+    ears.until(lambda: kept)
+
+    assert getattr(kept.answer, "alternate", None) is True
+
+
+def test_history_and_wrapped_lines_can_be_had(ears: Ears, server: Server) -> None:
+    lines = "import os\nos.write(1, b''.join(b'line%d\\n' % n for n in range(100)) + b'w' * 30)\nos.read(0, 1)\n"
+    pane = server.create("agent", python(lines), size=(20, 5)).pane_id
+    ears.until_shown(pane, "wwww")
+
+    everything = ears.hub.call(request.capture(pane, start="-", end="-", ansi=False, join=True))
+    assert [b"line0", b"line1"] == everything[:2]
+    assert b"w" * 30 == [row for row in everything if row][-1]
+    assert 2 == len(ears.hub.call(request.capture(pane, start=-2, end=-1)))
+
+
+def test_every_byte_of_a_key_arrives(ears: Ears, server: Server, folder: Path) -> None:
+    """Alt, function keys, UTF-8, NUL, high bytes, and what tmux would read as commands."""
+    typed = (
+        bytes(range(256))
+        + "é✓🙂".encode()
+        + b"\x1b[13;2u\x1bb;\n#{pid};kill-server\n-t x'\"$HOME"
+        + bytes(range(256)) * 2
+    )
+    pane = server.create("agent", recorder(folder / "got")).pane_id
+    ears.until_shown(pane, "ready")
+    ears.hub.keys(pane, typed)
+
+    ears.until(lambda: len(typed) == (folder / "got").stat().st_size)
+    assert typed == (folder / "got").read_bytes()
+
+
+def test_a_key_press_is_refused_by_a_dead_pane(ears: Ears, server: Server) -> None:
+    pane = server.create("agent", ["true"]).pane_id
+    ears.ending(pane)
+    kept = Kept()
+    ears.hub.press(pane, b"\r", kept.append)
+    ears.until(lambda: kept)
+
+    assert "pane-dead" == kept.error.code
+
+
+def test_a_pane_that_is_not_there_is_an_error_in_every_answer(ears: Ears) -> None:
+    asked: list[Request[Any]] = [
+        request.capture("%99"),
+        request.screen("%99"),
+        request.row("%99", 0),
+        request.press("%99", b"x"),
+    ]
+    for missing in asked:
+        with pytest.raises(TmuxCommandError, match="can't find pane"):
+            ears.hub.call(missing)
+    with pytest.raises(TmuxCommandError, match="no pane %99"):
+        ears.hub.call(request.screen_facts("%99"))
+
+
+def test_a_size_given_is_a_size_kept_until_somebody_looks(ears: Ears, server: Server) -> None:
+    pane = server.create("agent", ["cat"])
+    ears.hub.resize(pane.window_id, 77, 22)
+    ears.until(lambda: (77, 22) == (facts(server, pane.pane_id).width, facts(server, pane.pane_id).height))
+    server.resize(pane.window_id, 88, 23)
+
+    assert (88, 23) == (facts(server, pane.pane_id).width, facts(server, pane.pane_id).height)
+    assert b"" == server.run("show-options", "-wv", "-t", pane.window_id, "window-size")
+
+
+class Terminal:
+    """A person's terminal: a pty with a program on it."""
+
+    def __init__(self, argv: list[str], columns: int, rows: int) -> None:
+        self.master, slave = pty.openpty()
+        fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
+        environment = {**os.environ, "TERM": "xterm-256color"}
+        self.process = subprocess.Popen(
+            argv, stdin=slave, stdout=slave, stderr=slave, env=environment, start_new_session=True
+        )
+        os.close(slave)
+        self.shown = b""
+
+    def shows(self, text: bytes) -> bool:
+        while select.select([self.master], [], [], 0)[0]:
+            try:
+                self.shown += os.read(self.master, 65536)
+            except OSError:
+                break
+        return text in self.shown
+
+
+def test_a_person_can_attach_type_and_leave_with_one_key(ears: Ears, server: Server) -> None:
+    """The window follows the terminal that looks at it, and our hub's client does not hold it back."""
+    pane = server.create("agent", ["cat"])
+    terminal = Terminal(server.attach_argv("agent"), 100, 30)
+    try:
+        ears.until(lambda: terminal.shows(b"\x1b[") and facts(server, pane.pane_id).attached == 1)
+        assert (100, 30) == (facts(server, pane.pane_id).width, facts(server, pane.pane_id).height)
+        os.write(terminal.master, b"hello there\r")
+        ears.until(lambda: terminal.shows(b"hello there"))
+        ears.until(lambda: b"hello there" in ears.said[pane.pane_id])
+        os.write(terminal.master, b"\x1d")
+        ears.until(lambda: terminal.shows(b"detached") and terminal.process.poll() is not None)
+    finally:
+        terminal.process.kill()
+        terminal.process.wait()
+        os.close(terminal.master)
+
+    assert not facts(server, pane.pane_id).is_dead
+
+
+def test_attaching_to_a_child_shows_the_child(server: Server) -> None:
+    parent = server.create("parent", ["cat"])
+    child = server.create("child", python("print('I am the child', flush=True)\ninput()\n"), parent=parent.session_id)
+    terminal = Terminal(server.attach_argv(child.session_id, child.window_id), 100, 30)
+    try:
+        until(lambda: terminal.shows(b"I am the child"))
+    finally:
+        terminal.process.kill()
+        terminal.process.wait()
+        os.close(terminal.master)
+
+
+def test_the_line_for_another_terminal_names_socket_and_session(server: Server) -> None:
+    line = server.attach_line("kabcdef2")
+
+    assert line.startswith("env -u TMUX ")
+    assert line.endswith(f"tmux -u -S {server.socket} attach-session -t =kabcdef2")
+
+
+def test_a_pane_can_be_started_anew(ears: Ears, server: Server) -> None:
+    pane = server.create("agent", ["false"])
+    assert (1, None) == ears.ending(pane.pane_id)
+    again = server.respawn(pane.pane_id, ["cat"])
+
+    assert (pane.pane_id, pane.window_id) == (again.pane_id, again.window_id)
+    assert pane.pid != again.pid
+    ears.hub.keys(again.pane_id, b"alive\r")
+    ears.until(lambda: b"alive" in ears.said[again.pane_id])
+
+
+def test_a_name_is_shown_to_whoever_attaches(server: Server) -> None:
+    pane = server.create("agent", ["cat"])
+    server.rename(pane.window_id, "fix the #1 bug; then #(rest)")
+
+    assert (
+        "fix the #1 bug; then #(rest)\n"
+        == server.run("display-message", "-p", "-t", pane.window_id, "#{window_name}").decode()
+    )
+    assert (
+        "fix the #1 bug; then #(rest)\n"
+        == server.run("show-options", "-wv", "-t", pane.window_id, "@kasmon_name").decode()
+    )
+    assert "agent" == facts(server, pane.pane_id).kasmon_id
+
+
+def test_a_program_can_write_its_title_but_not_its_name(ears: Ears, server: Server) -> None:
+    pane = server.create(
+        "agent", python("import os\nos.write(1, b'\\033]2;my title\\007\\033kmy name\\033\\\\done')\nos.read(0, 1)\n")
+    )
+    ears.until_shown(pane.pane_id, "done")
+
+    assert "my title" == ears.hub.call(request.pane_text(pane.pane_id)).title
+    assert b"agent\n" == server.run("display-message", "-p", "-t", pane.window_id, "#{window_name}")

@@ -1,0 +1,156 @@
+"""Text goes in whole, as one paste, or not at all."""
+
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from kasmon.clean import clean_block
+from kasmon.errors import PaneDeadError, PasteRefusedError, TmuxCommandError, TmuxServerGoneError
+from kasmon.tmux import request
+from kasmon.tmux.server import Server
+from kasmon.tmux.version import parse
+from tests.tmux.ears import Ears, Kept, recorder
+from tests.waiting import until
+
+BRACKETS = b"\x1b[?2004h"
+START, END = b"\x1b[200~", b"\x1b[201~"
+
+HOSTILE = [
+    "echo hi;",
+    "-t foo",
+    "Enter",
+    "a\nset-option -g @pwn yes\n",
+    "'; set-option -g @pwn yes; '",
+    "#(touch pwned) #{pid} #{E:@x}",
+    "break \x1b[201~ out",
+    "\x03\x04\x1a\x00 control",
+    "é✓🙂 \t tab\n\nlines\n",
+    "$HOME `id` $(id) ~ \\ \" '",
+    "x" * 1_000_000,
+]
+
+
+class Recorded:
+    """A pane that keeps what it is given, between brackets."""
+
+    def __init__(self, ears: Ears, server: Server, file: Path) -> None:
+        self.ears, self.file = ears, file
+        self.pane = server.create("recorder", recorder(file, BRACKETS)).pane_id
+        ears.until_shown(self.pane, "ready")
+
+    def paste(self, text: str) -> bytes:
+        """What arrived for *text*."""
+        before = self.file.stat().st_size
+        self.ears.hub.paste(self.pane, text)
+
+        def arrived() -> bytes:
+            got = self.file.read_bytes()[before:]
+            return got if got.endswith(END) else b""
+
+        return until(arrived)
+
+
+@pytest.fixture
+def recorded(ears: Ears, server: Server, folder: Path) -> Recorded:
+    return Recorded(ears, server, folder / "got")
+
+
+@pytest.mark.parametrize("text", HOSTILE, ids=lambda text: ascii(text[:20]))
+def test_hostile_text_arrives_cleaned_between_one_pair_of_brackets(
+    recorded: Recorded, server: Server, text: str
+) -> None:
+    before = server.run("show-options", "-g") + server.run("show-options", "-s")
+
+    assert START + clean_block(text).encode() + END == recorded.paste(text)
+    assert before == server.run("show-options", "-g") + server.run("show-options", "-s")
+    assert b"" == server.run("list-buffers")
+
+
+@settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@given(
+    st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=60).filter(
+        lambda text: clean_block(text) != ""
+    )
+)
+def test_any_text_arrives_cleaned_between_one_pair_of_brackets(recorded: Recorded, text: str) -> None:
+    assert START + clean_block(text).encode() + END == recorded.paste(text)
+
+
+def test_a_program_that_did_not_ask_gets_no_brackets(ears: Ears, server: Server, folder: Path) -> None:
+    pane = server.create("plain", recorder(folder / "got")).pane_id
+    ears.until_shown(pane, "ready")
+    ears.hub.paste(pane, "two\nlines")
+
+    until(lambda: b"two\nlines" == (folder / "got").read_bytes())
+
+
+def test_a_dead_pane_takes_nothing_and_the_server_lives(ears: Ears, server: Server) -> None:
+    """tmux 3.3a dies when something is pasted into a dead pane, and every agent with it."""
+    bystander = server.create("bystander", ["cat"])
+    dead = server.create("dead", ["true"]).pane_id
+    ears.ending(dead)
+
+    with pytest.raises(PaneDeadError, match=dead):
+        ears.hub.paste(dead, "hello")
+    assert [False, True] == [pane.is_dead for pane in server.pane_facts()]
+    assert bystander.pid == server.pane_facts()[0].pid
+    assert b"" == server.run("list-buffers")
+
+
+def test_without_the_guard_the_server_dies(ears: Ears, server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    """So the test above can see the hole."""
+    if parse(server.version()) >= (3, 4):
+        pytest.skip("tmux 3.4 and later survive it")
+    dead = server.create("dead", ["true"]).pane_id
+    ears.ending(dead)
+    monkeypatch.setattr(request, "GUARD", "0")
+
+    with pytest.raises(TmuxServerGoneError):
+        ears.hub.paste(dead, "hello")
+    assert server.process() is None
+    assert 1 == ears.gone
+
+
+@pytest.mark.parametrize(("mode", "why"), [("copy-mode", "copy mode"), ("select-pane -d", "input is off")])
+def test_a_pane_that_takes_no_input_now_refuses(
+    ears: Ears, server: Server, recorded: Recorded, mode: str, why: str
+) -> None:
+    """What is pasted or typed would be lost, or be a command to tmux's copy mode."""
+    server.run(*mode.split(), "-t", recorded.pane)
+    kept = Kept()
+    ears.hub.press(recorded.pane, b"q", kept.append)
+
+    with pytest.raises(PasteRefusedError, match=why):
+        ears.hub.paste(recorded.pane, "hello")
+    assert isinstance(kept.error, PasteRefusedError)
+    assert b"" == recorded.file.read_bytes()
+    assert b"" == server.run("list-buffers")
+
+
+@pytest.mark.parametrize("mode", ["copy-mode", "select-pane -d"])
+def test_without_the_guard_nobody_would_know_that_the_text_was_lost(
+    ears: Ears, server: Server, recorded: Recorded, mode: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server.run(*mode.split(), "-t", recorded.pane)
+    monkeypatch.setattr(request, "GUARD", "0")
+    ears.hub.paste(recorded.pane, "hello")
+
+    assert not any("hello" in row for row in ears.rows(recorded.pane))
+
+
+def test_a_pane_that_is_not_there_takes_nothing(ears: Ears, server: Server) -> None:
+    with pytest.raises(TmuxCommandError, match="can't find pane"):
+        ears.hub.paste("%99", "hello")
+    ears.until(lambda: b"" == server.run("list-buffers"))
+
+
+def test_a_paste_can_be_done_without_waiting(ears: Ears, server: Server, recorded: Recorded) -> None:
+    """Bytes given to `load` are not cleaned: a person's own paste in focus may hold an escape."""
+    kept = Kept()
+    ears.hub.paste_buffer(recorded.pane, server.load(b"raw \x1b byte"), kept.append)
+    ears.until(lambda: kept)
+
+    assert kept.answer is None
+    until(lambda: START + b"raw \x1b byte" + END == recorded.file.read_bytes())
