@@ -6,7 +6,7 @@ numbered frame once and pushes what is shown and forgotten: rows of a terminal, 
 
 import struct
 from collections.abc import Iterator
-from typing import Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import msgspec
 
@@ -148,6 +148,10 @@ class Failed(Numbered, frozen=True, kw_only=True, tag="failed"):
     exit_code: int
     message: str
     hint: str = ""
+    kind: str = ""
+    """The error's class, since several share a code."""
+    fields: dict[str, Any] = {}
+    """What the error carries beside its message."""
 
 
 class Text(Numbered, frozen=True, kw_only=True, tag="text"):

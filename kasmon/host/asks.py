@@ -1,0 +1,148 @@
+"""What the agent asks, between its own ids and the log's: each request is answered once, and only as it was shown."""
+
+import time
+from typing import NamedTuple
+
+import msgspec
+
+from kasmon.errors import (
+    RefusedError,
+    RequestClosedError,
+    RequestNotFoundError,
+    StaleRequestError,
+    UnableError,
+    UsageError,
+)
+from kasmon.host.pen import Pen
+from kasmon.model.command import Answer
+from kasmon.model.event import Event, RequestAnswered, RequestOpened, RequestSetAside, RequestWithdrawn
+from kasmon.model.permission import Decision, Request, RequestId, sealed
+
+CHANGED = "the agent asks something else now"
+
+
+class Taken(NamedTuple):
+    """An answer that was accepted: as the agent is told it, and what the agent had asked."""
+
+    answer: Answer
+    asked: Request
+
+
+class Asks:
+    """The requests of one agent. Backends name them as they like; in the log they are `<session>-<n>`."""
+
+    def __init__(self, pen: Pen) -> None:
+        self._pen = pen
+        self._asked: dict[RequestId, Request] = {}
+        """Our id of each open request -> the request as the agent gave it."""
+
+    def heard(self, event: Event) -> Event | None:
+        """*event* with our request ids in the place of the agent's; None if it says nothing new."""
+        if isinstance(event, RequestOpened):
+            return self._opened(event.request, event.at)
+        if isinstance(event, RequestAnswered | RequestWithdrawn | RequestSetAside):
+            ours = self._ours(event.request)
+            return None if ours is None else msgspec.structs.replace(event, request=ours)
+        return event
+
+    def forget_closed(self) -> None:
+        """Let go of what is no longer open, after each fact."""
+        if self._asked:
+            still_open = {ask.id for ask in self._pen.session.asks}
+            self._asked = {ours: asked for ours, asked in self._asked.items() if ours in still_open}
+
+    def take(self, answer: Answer, by: str = "user") -> Taken | None:
+        """Accept *answer*: its request is closed from now on, and the log says so. None for LATER: it stays open.
+
+        Raises:
+            RequestNotFoundError: if there never was a request of that id.
+            RequestClosedError: if it was answered or withdrawn before.
+            StaleRequestError: if it says something else than what was answered.
+            UnableError: if the agent cannot be told this.
+            RefusedError: if the request does not take this decision.
+            UsageError: if the answer lacks what its decision needs.
+        """
+        request, asked = self._pen.session.open_request(answer.request), self._asked.get(answer.request)
+        if request is None or asked is None:
+            raise self._not_open(answer.request)
+        if answer.digest != request.digest:
+            raise StaleRequestError(request.id)
+        if answer.decision is Decision.LATER:
+            self._pen.note(RequestSetAside(at=time.time(), request=request.id))
+            return None
+        _check_decision(request, answer)
+        self._pen.note(
+            RequestAnswered(
+                at=time.time(),
+                request=request.id,
+                decision=answer.decision,
+                by=by,
+                reason=answer.reason,
+                labels=answer.labels,
+            ),
+            durable=True,
+        )
+        self.forget_closed()
+        return Taken(msgspec.structs.replace(answer, request=asked.id, digest=asked.digest or answer.digest), asked)
+
+    def reopen(self, taken: Taken) -> None:
+        """The agent did not take the answer, so it waits on: the same request again, under the next id."""
+        if (opened := self._opened(taken.asked, time.time())) is not None:
+            self._pen.note(opened)
+
+    def _opened(self, asked: Request, at: float) -> RequestOpened | None:
+        session = self._pen.session
+        ours = session.next_request()
+        request = sealed(
+            msgspec.structs.replace(
+                asked, id=ours, session=session.id, asked_at=asked.asked_at or at, later=False, digest=""
+            )
+        )
+        before = self._ours(asked.id)
+        if before is not None and (known := session.open_request(before)) is not None:
+            if known.digest == request.digest:
+                return None
+            self._pen.note(RequestWithdrawn(at=at, request=before, why=CHANGED))
+            del self._asked[before]
+        self._asked[ours] = asked
+        return RequestOpened(at=at, request=request)
+
+    def _ours(self, theirs: RequestId) -> RequestId | None:
+        return next((ours for ours, asked in self._asked.items() if asked.id == theirs), None)
+
+    def _not_open(self, request: RequestId) -> RequestNotFoundError | RequestClosedError:
+        session = self._pen.session
+        for closed in session.closed:
+            if closed.id == request:
+                how = f"{closed.by} answered {closed.decision}" if closed.decision else closed.by
+                return RequestClosedError(request, how)
+        of, _, number = request.rpartition("-")
+        if of == session.id and number.isdecimal() and 0 < int(number) <= session.requests_counted:
+            return RequestClosedError(request, "the agent no longer waits for it")
+        return RequestNotFoundError(request)
+
+
+def _check_decision(request: Request, answer: Answer) -> None:
+    if not request.answerable:
+        raise UnableError(f"request {request.id!r} can only be answered on its terminal.", hint="Focus the session.")
+    if answer.decision not in request.choices:
+        takes = ", ".join([*request.choices, Decision.LATER])
+        raise RefusedError(f"request {request.id!r} does not take {answer.decision!s}.", hint=f"It takes: {takes}.")
+    if answer.decision is Decision.EDIT and answer.input is None:
+        raise UsageError("an edited request needs its new input.")
+    if answer.decision is Decision.ALWAYS and answer.scope != "session":
+        raise UnableError(f"a rule for the whole {answer.scope} is not possible yet.", hint="Use the scope `session`.")
+    if answer.decision is Decision.CHOOSE:
+        _check_labels(request, answer.labels)
+
+
+def _check_labels(request: Request, labels: tuple[str, ...]) -> None:
+    if not labels:
+        raise UsageError("choosing needs a choice.")
+    if len(labels) > 1 and not request.many:
+        raise UsageError(f"request {request.id!r} takes one choice, not {len(labels)}.")
+    unknown = [label for label in labels if label not in request.options]
+    if request.options and unknown:
+        raise UsageError(
+            f"request {request.id!r} has no choice {unknown[0]!r}.", hint=f"Choices: {', '.join(request.options)}."
+        )

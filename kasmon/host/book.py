@@ -1,0 +1,136 @@
+"""The host's pen: the facts of one session go through here into its log, in order; a full disk loses none."""
+
+import threading
+import time
+from collections import deque
+
+import msgspec
+
+from kasmon import __version__
+from kasmon.errors import LaunchError, LogMissingError
+from kasmon.host.blob import fitted
+from kasmon.model.command import Launch, ReceiptId, ReceiptState
+from kasmon.model.event import Event, Opened, ReceiptMoved
+from kasmon.model.permission import SessionId
+from kasmon.model.session import Session, apply, created
+from kasmon.paths import Places
+from kasmon.store.log import START, Cursor, EventLog
+
+UNWRITTEN = 10_000
+"""How many facts wait for a log that cannot be written before the host should stop hearing its agent."""
+
+
+class Book:
+    """The log of one session, and the session that its facts add up to. One writer per log: hold the host's lock.
+
+    `append` is all that a synchronous host needs. A host on a loop calls `note` there, which touches no file, and
+    `flush` in a thread. A fact counts from the moment it is noted; where the log cannot be written it is kept, in
+    order, and the next `append` or `flush` tries again.
+    """
+
+    def __init__(self, places: Places, session: SessionId) -> None:
+        self.places = places
+        self.trouble = ""
+        """Why the log cannot be written at the moment; empty while it can."""
+        self.written = 0
+        """How many of the facts noted here are in the log."""
+        self.noted = 0
+        self.prompts: dict[ReceiptId, ReceiptMoved] = {}
+        """The first fact, which holds the prompt, of each receipt that waits in the queue, oldest first."""
+        self._log = EventLog(places.log(session))
+        self._blobs = places.blobs(session)
+        self._unwritten: deque[tuple[Event, bool]] = deque()
+        self._writing = threading.Lock()
+        self.session = begun(places, session)
+        try:
+            for event, _ in self._log.read():
+                self._fold(event)
+        except LogMissingError:
+            pass
+        if self._log.size() == 0:
+            self.append(Opened(at=time.time(), session=session, kasmon=__version__))
+
+    @property
+    def unwritten(self) -> int:
+        """How many facts wait for the log."""
+        return self.noted - self.written
+
+    def append(self, event: Event, *, durable: bool = False) -> bool:
+        """Note *event* and write it; False if it has to wait because the log cannot be written.
+
+        Args:
+            durable: the disk has it when this returns true.
+        """
+        self.note(event, durable=durable)
+        return self.flush()
+
+    def note(self, event: Event, *, durable: bool = False) -> None:
+        """Count *event* as a fact from now on, to be written by the next `flush`. Touches no file.
+
+        Raises:
+            ValueError: if it cannot be written down at all; it is no fact then.
+        """
+        try:
+            fit = fitted(event)
+        except (TypeError, RecursionError) as error:
+            raise ValueError(f"no line of a log: {error}") from error
+        self._fold(fit)
+        self.noted += 1
+        self._unwritten.append((event, durable))
+
+    def flush(self) -> bool:
+        """Write what was noted, in order; false, with `trouble`, if some of it has to wait. May run in a thread."""
+        with self._writing:
+            while self._unwritten:
+                event, durable = self._unwritten[0]
+                try:
+                    self._log.append(fitted(event, self._blobs), durable=durable)
+                except OSError as error:
+                    self.trouble = error.strerror or str(error)
+                    return False
+                self._unwritten.popleft()
+                self.written += 1
+            self.trouble = ""
+            return True
+
+    def _fold(self, event: Event) -> None:
+        self.session = apply(self.session, event)
+        if isinstance(event, ReceiptMoved):
+            if event.prompt and event.receipt.id not in self.prompts:
+                self.prompts[event.receipt.id] = event
+            if event.receipt.state is not ReceiptState.QUEUED:
+                self.prompts.pop(event.receipt.id, None)
+
+
+def begun(places: Places, session: SessionId) -> Session:
+    """The session before its first fact, as its `launch.json` describes it; without one, only its id."""
+    try:
+        launch = wanted(places, session)
+    except LaunchError:
+        return Session(id=session)
+    return created(launch, launch.created_at)
+
+
+def advanced(places: Places, session: Session, since: Cursor = START) -> tuple[Session, Cursor]:
+    """*session* with the facts of its log after *since*, and the cursor behind them. Reads only; no log, no facts."""
+    try:
+        for event, cursor in EventLog(places.log(session.id)).read(since):
+            session, since = apply(session, event), cursor
+    except LogMissingError:
+        pass
+    return session, since
+
+
+def wanted(places: Places, session: SessionId) -> Launch:
+    """How the session is to be started, from its `launch.json`.
+
+    Raises:
+        LaunchError: if that cannot be read.
+    """
+    path = places.launch(session)
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=Launch)
+    except OSError as error:
+        raise LaunchError(f"cannot read {str(path)!r}: {error.strerror}.") from error
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise LaunchError(f"{str(path)!r} does not say how to start the session: {error}.") from error

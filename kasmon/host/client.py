@@ -1,0 +1,147 @@
+"""Reach the host of a session, and start it where that is wanted."""
+
+import asyncio
+import subprocess
+import time
+
+from kasmon.errors import HostUnreachableError, LaunchError, SessionEndedError, TimedOutError
+from kasmon.host.alive import lock_holder
+from kasmon.host.book import advanced, begun, wanted
+from kasmon.host.link import HostLink
+from kasmon.host.spawn import last_words, spawn
+from kasmon.model.command import Mode
+from kasmon.model.permission import SessionId
+from kasmon.model.session import Session
+from kasmon.model.state import SessionState
+from kasmon.paths import Places
+from kasmon.store.log import START
+
+__all__ = ["HostLink", "link", "spawn"]
+
+REACH_S = 10.0
+"""How long a host may take from its start to its first answer."""
+TRIES = 3
+"""How often a host is started that leaves without a word, before that is called a failure."""
+LONGEST_PAUSE_S = 0.1
+
+
+async def link(
+    places: Places, session: SessionId, mode: Mode, *, start: bool = False, limit_s: float = REACH_S
+) -> HostLink:
+    """An open link to the host that talks to *session*'s agent.
+
+    The shared tmux host is started if it is not there. A structured session's host is started only where that cannot
+    start an agent by accident: when *start* says so, or when its `launch.json` wants a generation that never began.
+
+    Raises:
+        SessionEndedError: if the agent has ended, and *start* was not given; or if it ended as soon as it was started.
+        LaunchError: if the agent was to be started and could not be.
+        HostUnreachableError: if there is no host and none was to be started, or it does not come up.
+        TimedOutError: if it did not answer within *limit_s* seconds.
+        RefusedError: if it speaks another version.
+    """
+    deadline = time.monotonic() + limit_s
+    if mode is Mode.TMUX:
+        search = _Search(places, "tmux")
+    else:
+        search = _SessionSearch(places, session, start)
+        if start:
+            await search.let_the_last_one_leave(deadline)
+    return await search.run(deadline)
+
+
+class _Search:
+    """The way to the shared tmux host. Any number may search at once: the host's lock decides which process is it."""
+
+    def __init__(self, places: Places, name: str) -> None:
+        self.places = places
+        self.name = name
+        self.session: SessionId | None = None
+        self.socket = places.tmux_host_socket
+        self.lock = places.tmux_host_lock
+        self.log = places.tmux_host_log
+        self.child: subprocess.Popen[bytes] | None = None
+        self.started = 0
+
+    async def run(self, deadline: float) -> HostLink:
+        pause_s = 0.005
+        while True:
+            try:
+                return await HostLink.open(self.socket, max(0.1, deadline - time.monotonic()))
+            except HostUnreachableError as unreachable:
+                why = unreachable.why
+            if await asyncio.to_thread(lock_holder, self.lock) is None:
+                await self._start()
+            if time.monotonic() > deadline:
+                raise TimedOutError(
+                    f"the host {self.name!r} did not come up in time: {why}.",
+                    hint=f"What it said stands in {str(self.log)!r}.",
+                )
+            await asyncio.sleep(pause_s)
+            pause_s = min(pause_s * 2, LONGEST_PAUSE_S)
+
+    async def _start(self) -> None:
+        """Start the host, unless one that we started is still on its way."""
+        if self.child is not None and self.child.poll() is None:
+            return
+        await self._may_start()
+        if self.child is not None and (self.child.returncode != 0 or self.started == TRIES):
+            said = await asyncio.to_thread(last_words, self.log)
+            raise HostUnreachableError(self.name, said or f"it ended with exit code {self.child.returncode}")
+        self.started += 1
+        try:
+            self.child = await asyncio.to_thread(spawn, self.places, self.session)
+        except OSError as error:
+            raise HostUnreachableError(self.name, f"it cannot be started: {error.strerror}") from error
+
+    async def _may_start(self) -> None:
+        """Raise what speaks against starting it; the tmux host starts no agent, so nothing does."""
+
+
+class _SessionSearch(_Search):
+    """The way to a structured session's host, whose start is its agent's start."""
+
+    def __init__(self, places: Places, session: SessionId, start: bool) -> None:
+        super().__init__(places, session)
+        self.session = session
+        self.start = start
+        self.socket = places.socket(session)
+        self.lock = places.host_lock(session)
+        self.log = places.host_log(session)
+        self.now: Session | None = None
+        self.cursor = START
+
+    async def let_the_last_one_leave(self, deadline: float) -> None:
+        """Wait while the host of an agent that has ended says goodbye; it takes no wishes any more."""
+        while (await self._look()).state is SessionState.ENDED and time.monotonic() < deadline:
+            if await asyncio.to_thread(lock_holder, self.lock) is None:
+                return
+            await asyncio.sleep(LONGEST_PAUSE_S / 10)
+
+    async def _look(self) -> Session:
+        if self.now is None:
+            self.now = await asyncio.to_thread(begun, self.places, SessionId(self.name))
+        now: Session = self.now
+        now, self.cursor = await asyncio.to_thread(advanced, self.places, now, self.cursor)
+        self.now = now
+        return now
+
+    async def _may_start(self) -> None:
+        """
+        Raises:
+            SessionEndedError: if the agent has ended, also since we started it.
+            LaunchError: if its host, which we started, could not start it, or nothing says how to.
+            HostUnreachableError: if it runs no more, and nobody asked to start it again.
+        """
+        session, before, seen_before = SessionId(self.name), self.now, self.cursor
+        now = await self._look()
+        if self.child is not None and before and self.cursor > seen_before and now.state is SessionState.ENDED:
+            if now.generation == before.generation and now.end_why:
+                raise LaunchError(now.end_why)
+            raise SessionEndedError(session)
+        launch = await asyncio.to_thread(wanted, self.places, session)
+        if self.start or launch.generation > now.generation:
+            return
+        if now.state is SessionState.ENDED:
+            raise SessionEndedError(session)
+        raise HostUnreachableError(session, "it is gone, and the agent with it; `kasmon restart` starts both again")

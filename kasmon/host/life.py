@@ -1,0 +1,184 @@
+"""The agent of one session in a terminal while it runs: heard, written down, typed to."""
+
+import asyncio
+import contextlib
+import os
+import time
+from typing import Final
+
+import msgspec
+
+from kasmon.backends.base import Chunk
+from kasmon.backends.tmux import TmuxAgent, TmuxBackend
+from kasmon.errors import KasmonError, RefusedError, SessionEndedError
+from kasmon.host.alive import HostLock, is_running, started_at
+from kasmon.host.book import Book, wanted
+from kasmon.host.pen import Pen
+from kasmon.host.typed import TypedPrompts
+from kasmon.model.command import Launch, Prompt, Receipt, Wish
+from kasmon.model.event import Event, LineFound, LineLost, SessionEnded, SessionStarted, SignalSeen
+from kasmon.model.permission import SessionId
+from kasmon.model.state import SessionState
+from kasmon.paths import Places
+from kasmon.tmux.facts import PaneFacts
+
+WRITTEN_S: Final = 2.0
+"""How long an answer to a client waits for the log. A full disk does not take live control away: it goes on then."""
+LAST_WORDS_S: Final = 30.0
+"""How long a host that ends tries to write down its last facts."""
+
+
+class Life:
+    """An agent with its host's lock on the session, its pen and its prompts. Over when the agent is, or let go."""
+
+    def __init__(self, launch: Launch, lock: HostLock, pen: Pen, agent: TmuxAgent) -> None:
+        self.agent = agent
+        self.prompts = TypedPrompts(pen, agent.send)
+        self._launch = launch
+        self._lock = lock
+        self._pen = pen
+        self._begun = asyncio.Event()
+        self._settling: asyncio.Task[None] | None = None
+        self._last_words_s: float | None = None
+        self._hearing = asyncio.create_task(self._hear())
+
+    @classmethod
+    async def start(cls, places: Places, backend: TmuxBackend, session: SessionId) -> "Life":
+        """Start the agent as the session's `launch.json` says; its start stands in the log when this returns.
+
+        Raises:
+            RefusedError: if another host has the session, or its agent runs.
+            LaunchError, TmuxError: if it cannot be started; the log says so too.
+        """
+        launch = await asyncio.to_thread(wanted, places, session)
+        lock, pen = await _opened(places, session)
+        generation = max(launch.generation, pen.session.generation + 1)
+        is_first = not pen.session.generation and not pen.session.receipts_counted
+        try:
+            agent = await backend.open(msgspec.structs.replace(launch, generation=generation))
+        except BaseException as error:
+            if isinstance(error, KasmonError) and not isinstance(error, RefusedError):
+                pen.note(SessionEnded(at=time.time(), why=str(error)))
+            await _closed(lock, pen, WRITTEN_S)
+            raise
+        life = cls(launch, lock, pen, agent)
+        if generation == 1 and is_first and launch.prompt.strip():
+            life.prompts.first(Prompt(text=launch.prompt, by="user" if launch.wave is None else "wave"))
+        await life._begun.wait()
+        await pen.written(WRITTEN_S)
+        return life
+
+    @classmethod
+    async def found(cls, places: Places, backend: TmuxBackend, launch: Launch, facts: PaneFacts) -> "Life":
+        """Go on with the agent in the pane of *facts*, which a host before us started and left.
+
+        Raises:
+            RefusedError: if another host has the session.
+        """
+        lock, pen = await _opened(places, launch.session)
+        now = pen.session
+        agent = await backend.found(launch, facts, now.signals)
+        life = cls(launch, lock, pen, agent)
+        if now.state is SessionState.LOST:
+            pen.note(LineFound(at=time.time()))
+        is_same = facts.pid == now.pid and (
+            facts.is_dead or await asyncio.to_thread(is_running, now.pid, now.pid_started)
+        )
+        if not is_same:
+            agent.say(agent.started(now.generation + 1))
+        if facts.is_dead:
+            agent.found(facts)
+        elif is_same and any(signal.source == "launch" for signal in now.signals):
+            await life.prompts.begin(agent.has_word)
+        elif facts.ready:
+            agent.say(SignalSeen(at=time.time(), source="launch", value="ready"))
+        return life
+
+    async def do(self, wish: Wish) -> Receipt | None:
+        """Carry *wish* to the agent; the receipt of a prompt.
+
+        Raises:
+            SessionEndedError: if it has ended.
+            KasmonError: what `TmuxAgent.send` and `Prompts.take` say.
+        """
+        if self.agent.has_ended:
+            raise SessionEndedError(self._launch.session)
+        receipt = None
+        if isinstance(wish, Prompt):
+            receipt = await self.prompts.take(wish)
+        else:
+            await self.agent.send(wish)
+        await self._pen.written(WRITTEN_S)
+        return receipt
+
+    async def over(self) -> None:
+        """Return when all of it is written and the session's lock is free."""
+        await asyncio.wait([self._hearing])
+
+    async def let_go(self) -> None:
+        """Leave the agent as it is, and the session to the next host. Idempotent, 30 s at most."""
+        self._last_words_s = LAST_WORDS_S
+        self.agent.let_go()
+        await asyncio.wait([self._hearing])
+
+    async def _hear(self) -> None:
+        try:
+            async for event in self.agent.events():
+                if not isinstance(event, Chunk):
+                    await self._pen.room()
+                    await self._heard(event)
+        finally:
+            self._begun.set()
+            if self._settling is not None:
+                self._settling.cancel()
+            await self.prompts.aclose()
+            await _closed(self._lock, self._pen, self._last_words_s)
+
+    async def _heard(self, event: Event) -> None:
+        if isinstance(event, SessionStarted):
+            since = await asyncio.to_thread(started_at, event.pid) if event.pid else None
+            event = msgspec.structs.replace(event, pid_started=since, host_pid=os.getpid())
+        self._pen.note(event)
+        match event:
+            case SessionStarted():
+                self._begun.set()
+            case SignalSeen(source="launch"):
+                self._settling = asyncio.create_task(self.prompts.settle(self.agent))
+            case SignalSeen():
+                self.prompts.reported(event)
+            case SessionEnded() | LineLost():
+                self.prompts.is_ready = False
+                self.prompts.heard(event)
+            case _:
+                pass
+
+
+async def write_off(places: Places, session: SessionId, event: Event) -> None:
+    """Note *event*, the end of a session that no agent is left of."""
+    with contextlib.suppress(RefusedError):
+        lock, pen = await _opened(places, session)
+        pen.note(event)
+        await _closed(lock, pen, WRITTEN_S)
+
+
+async def _opened(places: Places, session: SessionId) -> tuple[HostLock, Pen]:
+    """The session's lock, taken, and its pen.
+
+    Raises:
+        RefusedError: if another host has the lock.
+    """
+    lock = HostLock(places.host_lock(session))
+    if not await asyncio.to_thread(lock.take):
+        raise RefusedError(f"session {session!r} has a host already.")
+    try:
+        return lock, Pen(await asyncio.to_thread(Book, places, session))
+    except BaseException:
+        lock.let_go()
+        raise
+
+
+async def _closed(lock: HostLock, pen: Pen, limit_s: float | None) -> None:
+    try:
+        await pen.aclose(limit_s)
+    finally:
+        lock.let_go()

@@ -1,0 +1,38 @@
+"""Who is at the other end of a local socket, by the system's word."""
+
+import os
+import socket
+import struct
+import sys
+from typing import NamedTuple
+
+SOL_LOCAL, LOCAL_PEERCRED, LOCAL_PEERPID = 0, 1, 2
+"""macOS and the BSDs; Python names none of them."""
+
+
+class Peer(NamedTuple):
+    """The process that connected, and whose it is; `pid` is 0 where the system does not tell."""
+
+    uid: int
+    pid: int
+
+
+def peer_of(connection: socket.socket) -> Peer:
+    """The process at the other end of *connection*, as it was when it connected.
+
+    Raises:
+        OSError: if the system does not say.
+    """
+    if hasattr(socket, "SO_PEERCRED"):
+        pid, uid, _ = struct.unpack("3i", connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
+        return Peer(uid, pid)
+    _, uid = struct.unpack_from("II", connection.getsockopt(SOL_LOCAL, LOCAL_PEERCRED, 76))
+    pid = 0
+    if sys.platform == "darwin":
+        (pid,) = struct.unpack("i", connection.getsockopt(SOL_LOCAL, LOCAL_PEERPID, 4))
+    return Peer(uid, pid)
+
+
+def is_ours(peer: Peer) -> bool:
+    """Whether the peer runs under our own user."""
+    return peer.uid == os.geteuid()

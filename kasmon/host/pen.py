@@ -1,0 +1,87 @@
+"""Writes a `Book` from a loop: facts are noted at once and reach the disk, in order, from a thread."""
+
+import asyncio
+import time
+
+from kasmon.host.book import UNWRITTEN, Book
+from kasmon.model.event import Event, NoticeRaised
+from kasmon.model.session import Session
+
+FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.05, 5.0
+"""How long the pen waits before it tries again to write to a log that cannot be written; doubling in between."""
+
+
+class Pen:
+    """The pen of one host. While the log cannot be written it keeps every fact, and tries again and again."""
+
+    def __init__(self, book: Book) -> None:
+        self.book = book
+        self._wake = asyncio.Event()
+        self._waiting: list[tuple[int, asyncio.Future[None]]] = []
+        self._task = asyncio.create_task(self._run())
+
+    @property
+    def session(self) -> Session:
+        """What the facts noted so far add up to."""
+        return self.book.session
+
+    def note(self, event: Event, *, durable: bool = False) -> None:
+        """Count *event* as a fact from now on; it is written soon.
+
+        Raises:
+            ValueError: if it cannot be written down at all; it is no fact then.
+        """
+        self.book.note(event, durable=durable)
+        self._wake.set()
+
+    async def written(self, limit_s: float) -> bool:
+        """Whether all that was noted so far is in the log; waits for that as long as *limit_s* seconds."""
+        return await self._reached(self.book.noted, limit_s)
+
+    async def room(self) -> None:
+        """Return when few enough facts wait for the log. Until then nothing more should be heard from the agent."""
+        while self.book.unwritten >= UNWRITTEN:
+            await self._reached(self.book.noted - UNWRITTEN + 1, LONGEST_PAUSE_S)
+
+    async def aclose(self, limit_s: float | None) -> bool:
+        """Stop writing once all is written, or *limit_s* seconds are over; false if something was left. Idempotent."""
+        done = await self._reached(self.book.noted, limit_s)
+        self._task.cancel()
+        await asyncio.gather(self._task, return_exceptions=True)
+        return done
+
+    async def _reached(self, count: int, limit_s: float | None) -> bool:
+        if self.book.written >= count:
+            return True
+        reached: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiting.append((count, reached))
+        await asyncio.wait([reached], timeout=limit_s)
+        return self.book.written >= count
+
+    async def _run(self) -> None:
+        while True:
+            await self._wake.wait()
+            self._wake.clear()
+            if not await self._flushed():
+                await self._keep_trying()
+
+    async def _keep_trying(self) -> None:
+        began_at, pause_s = time.monotonic(), FIRST_PAUSE_S
+        why = self.book.trouble
+        while True:
+            await asyncio.sleep(pause_s)
+            pause_s = min(pause_s * 2, LONGEST_PAUSE_S)
+            if await self._flushed():
+                break
+        took_s = time.monotonic() - began_at
+        text = f"The log could not be written for {took_s:.0f} s ({why}). Nothing is missing from it."
+        self.note(NoticeRaised(at=time.time(), text=text, level="warning"))
+
+    async def _flushed(self) -> bool:
+        done = await asyncio.to_thread(self.book.flush)
+        written = self.book.written
+        for count, reached in self._waiting:
+            if count <= written and not reached.done():
+                reached.set_result(None)
+        self._waiting = [(count, reached) for count, reached in self._waiting if count > written]
+        return done

@@ -1,0 +1,216 @@
+"""Prompts on their way to the agent: which may go, which waits, and the receipt of each.
+
+A receipt's steps in the log: `queued` (waits for the turn to end), `typed` (being handed over), `submitted` (the agent
+took it), `started` and `finished` (its turn). A queue survives its host: what was `queued` is handed over by the next
+one. What was `typed` is not, since nobody knows whether the agent has it: nothing is ever prompted twice.
+"""
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
+from typing import Final
+
+import msgspec
+
+from kasmon.clean import clean_line
+from kasmon.errors import KasmonError, RefusedError, SessionBusyError, TimedOutError, UsageError
+from kasmon.host.pen import Pen
+from kasmon.model.command import Interrupt, Prompt, Receipt, ReceiptId, ReceiptState, Wish
+from kasmon.model.event import Event, ReceiptMoved, TurnEnded, TurnStarted
+from kasmon.model.state import SessionState
+
+QUEUE: Final = 100
+"""How many prompts may wait."""
+BEGIN_S: Final = 10.0
+"""How long a prompt that an idle agent took may take to begin its turn, before the next may go."""
+SHOWN: Final = 200
+TAKEN_IN = "taken in with another turn"
+ON_THE_WAY = (ReceiptState.TYPED, ReceiptState.SUBMITTED)
+
+R = ReceiptState
+
+
+class Prompts:
+    """The prompts of one agent; `give` carries a wish to it."""
+
+    def __init__(self, pen: Pen, give: Callable[[Wish], Awaitable[None]]) -> None:
+        self.is_ready = False
+        """The agent runs and has said so; until then every prompt waits."""
+        self._pen = pen
+        self._give = give
+        self._handing = asyncio.Lock()
+        self._without_turn: set[ReceiptId] = set()
+        """What the agent had taken when a turn ended, and which was not that turn."""
+        self._expecting: asyncio.TimerHandle | None = None
+        """Runs while an idle agent has a prompt whose turn has not begun."""
+        self._changed = asyncio.Event()
+        self._task = asyncio.create_task(self._run())
+
+    @property
+    def state(self) -> SessionState:
+        return self._pen.session.state if self.is_ready else SessionState.STARTING
+
+    async def take(self, prompt: Prompt) -> Receipt:
+        """Carry *prompt* to the agent as its `when` says; the receipt tells how far it came.
+
+        Raises:
+            UsageError: if it is empty.
+            SessionBusyError: if the agent is busy and *prompt* is not to disturb it.
+            RefusedError: if too many wait already, or the agent does not take it.
+            TimedOutError: if the agent did not react; it is not known then whether it has the prompt.
+        """
+        if not prompt.text.strip():
+            raise UsageError("a prompt needs text.")
+        if prompt.when == "refuse" and not self._is_free():
+            state = self.state if self.state is not SessionState.IDLE else SessionState.WORKING
+            raise SessionBusyError(self._pen.session.id, state)
+        if not self.is_ready or (prompt.when == "idle" and not self._is_free()):
+            return self.queue(prompt)
+        async with self._handing:
+            if prompt.when == "interrupt" and self.state is not SessionState.IDLE:
+                await self._interrupt()
+            try:
+                receipt = self._receipt(self._pen.session.next_receipt(), prompt, R.TYPED)
+                return await self._hand_over(receipt, prompt, is_new=True)
+            finally:
+                self._changed.set()
+
+    def queue(self, prompt: Prompt) -> Receipt:
+        """Keep *prompt* until the agent is idle.
+
+        Raises:
+            RefusedError: if too many wait already.
+        """
+        session = self._pen.session
+        if session.queue >= QUEUE:
+            raise RefusedError(f"{QUEUE} prompts wait already for session {session.id!r}.")
+        receipt = self._receipt(session.next_receipt(), prompt, R.QUEUED)
+        self._move(receipt, prompt)
+        self._changed.set()
+        return receipt
+
+    def heard(self, event: Event) -> None:
+        """Move receipts by what the agent did, after *event* was noted."""
+        if isinstance(event, TurnStarted):
+            self._begun()
+            if event.by != "agent" and (begins := self._beginning(event.prompt)) is not None:
+                self._step(begins, R.STARTED)
+        elif isinstance(event, TurnEnded):
+            self._begun()
+            for receipt in self._in(R.STARTED):
+                self._step(receipt, R.FINISHED, "" if event.reason == "done" else event.error or event.reason)
+            taken = self._in(R.SUBMITTED)
+            for receipt in taken:
+                if receipt.id in self._without_turn:
+                    self._step(receipt, R.FINISHED, TAKEN_IN)
+            self._without_turn = {receipt.id for receipt in taken} - self._without_turn
+        self._changed.set()
+
+    async def aclose(self) -> None:
+        """Hand nothing over any more. Idempotent."""
+        self._begun()
+        self._task.cancel()
+        await asyncio.gather(self._task, return_exceptions=True)
+
+    async def _run(self) -> None:
+        """Hand over what waits, one prompt for each time that the agent is idle."""
+        while True:
+            await self._changed.wait()
+            self._changed.clear()
+            while self._pen.session.queue and self._is_free(queued=0):
+                async with self._handing:
+                    waiting = self._in(R.QUEUED)
+                    if not waiting or self.state is not SessionState.IDLE:
+                        break
+                    prompt = self._prompt(waiting[0].id)
+                    try:
+                        await self._hand_over(self._stepped(waiting[0], R.TYPED), prompt, is_new=False)
+                    except KasmonError:
+                        continue  # its receipt says so
+
+    async def _interrupt(self) -> None:
+        """End the running turn and wait until it has ended.
+
+        Raises:
+            TimedOutError: if it goes on; nothing was prompted then.
+        """
+        await self._give(Interrupt())
+        try:
+            async with asyncio.timeout(BEGIN_S):
+                while self.state in (SessionState.WORKING, SessionState.ASKING, SessionState.LIMITED):
+                    self._changed.clear()
+                    await self._changed.wait()
+        except TimeoutError as error:
+            raise TimedOutError(f"the turn did not end within {BEGIN_S:g} s of the interrupt.") from error
+        finally:
+            self._changed.set()
+
+    async def _hand_over(self, receipt: Receipt, prompt: Prompt, *, is_new: bool) -> Receipt:
+        was_idle = self.state is SessionState.IDLE
+        self._move(receipt, prompt if is_new else None)
+        try:
+            await self._give(prompt)
+        except TimedOutError as error:
+            self._step(self._now(receipt), R.TYPED, error.message)
+            if was_idle:
+                self._expect()
+            raise
+        except KasmonError as error:
+            self._step(self._now(receipt), R.REFUSED, error.message)
+            raise
+        now = self._now(receipt)
+        if now.state is R.TYPED:
+            now = self._step(now, R.SUBMITTED)
+            if was_idle and self.state is SessionState.IDLE:
+                self._expect()
+        return now
+
+    def _is_free(self, queued: int | None = None) -> bool:
+        waits = self._pen.session.queue if queued is None else queued
+        return self.state is SessionState.IDLE and not waits and self._expecting is None and not self._handing.locked()
+
+    def _expect(self) -> None:
+        self._expecting = asyncio.get_running_loop().call_later(BEGIN_S, self._begun)
+
+    def _begun(self) -> None:
+        if self._expecting is not None:
+            self._expecting.cancel()
+            self._expecting = None
+        self._changed.set()
+
+    def _beginning(self, text: str) -> Receipt | None:
+        """The prompt whose turn begins: the oldest of that text on its way, else the oldest."""
+        on_the_way = self._in(*ON_THE_WAY)
+        same = [receipt for receipt in on_the_way if receipt.text == _shown(text)]
+        return next(iter([*same, *on_the_way]), None)
+
+    def _in(self, *states: ReceiptState) -> list[Receipt]:
+        return [receipt for receipt in self._pen.session.receipts if receipt.state in states]
+
+    def _now(self, receipt: Receipt) -> Receipt:
+        return next((now for now in self._pen.session.receipts if now.id == receipt.id), receipt)
+
+    def _prompt(self, receipt: ReceiptId) -> Prompt:
+        fact = self._pen.book.prompts[receipt]
+        return Prompt(text=fact.prompt, by=fact.by)
+
+    def _receipt(self, receipt: ReceiptId, prompt: Prompt, state: ReceiptState) -> Receipt:
+        return Receipt(id=receipt, session=self._pen.session.id, state=state, text=_shown(prompt.text), at=time.time())
+
+    def _stepped(self, receipt: Receipt, state: ReceiptState, reason: str = "") -> Receipt:
+        return msgspec.structs.replace(receipt, state=state, reason=reason, at=time.time())
+
+    def _step(self, receipt: Receipt, state: ReceiptState, reason: str = "") -> Receipt:
+        return self._move(self._stepped(receipt, state, reason))
+
+    def _move(self, receipt: Receipt, prompt: Prompt | None = None) -> Receipt:
+        moved = ReceiptMoved(at=receipt.at, receipt=receipt)
+        if prompt is not None:
+            moved = msgspec.structs.replace(moved, prompt=prompt.text, by=prompt.by)
+        self._pen.note(moved)
+        return receipt
+
+
+def _shown(text: str) -> str:
+    line = next((line for line in text.splitlines() if line.strip()), "")
+    return clean_line(line)[:SHOWN]

@@ -1,0 +1,213 @@
+"""One agent with a protocol, and its host's part in its life: open it, hear it, tell it, end it; say why it ended."""
+
+import asyncio
+import contextlib
+import logging
+import os
+import time
+from collections.abc import AsyncGenerator
+from typing import Final
+
+import msgspec
+
+from kasmon.backends.base import Agent, Backend, Chunk
+from kasmon.errors import KasmonError, RefusedError, SessionEndedError, TimedOutError
+from kasmon.host.alive import started_at
+from kasmon.host.asks import Asks
+from kasmon.host.live import Live
+from kasmon.host.pen import Pen
+from kasmon.host.prompts import Prompts
+from kasmon.model.command import Launch, Prompt, Stop, Wish
+from kasmon.model.event import Event, NoticeRaised, SessionEnded, SessionStarted
+
+WISH_S: Final = 10.0
+"""How long an agent may take to take a wish."""
+CLOSING_S: Final = 12.0
+"""How long ending an agent may take: what its backend promises, and a little."""
+NOT_KNOWN = "It is not known whether it will."
+
+log = logging.getLogger(__name__)
+
+
+class Structured:
+    """The agent of one session, in one generation. What it says is noted; where it fails it ends, with the reason."""
+
+    def __init__(self, pen: Pen, launch: Launch, backend: Backend) -> None:
+        self.has_ended = False
+        self.opened = False
+        self.asks = Asks(pen)
+        self.live = Live(launch.session)
+        self.prompts = Prompts(pen, self.tell)
+        self._pen = pen
+        self._launch = launch
+        self._backend = backend
+        self._agent: Agent | None = None
+        self._opening: asyncio.Task[Agent] | None = None
+        self._hearing: asyncio.Task[None] | None = None
+        self._ending: asyncio.Task[None] | None = None
+        self._in_a_hurry = asyncio.Event()
+        self._told_why = ""
+        """Why it was told to end; empty while nobody told it."""
+
+    async def live_through(self) -> None:
+        """Open the agent and stay with it until it has ended, and that is noted."""
+        agent = await self._open()
+        if agent is None:
+            return
+        self._agent, self.opened = agent, True
+        self._hearing = asyncio.create_task(self._hear(agent))
+        await asyncio.wait([self._hearing])
+        if not self.has_ended:
+            await self.heard(SessionEnded(at=time.time(), why="its host stopped waiting for its end"))
+        if self._ending is not None:
+            await self._ending
+        await self._close(agent)
+
+    async def heard(self, event: Event) -> None:
+        """Note *event*, with what the host knows better than the agent, and act on it."""
+        if self.has_ended:
+            return
+        if isinstance(event, SessionStarted):
+            event = await self._introduced(event)
+        elif isinstance(event, SessionEnded) and self._told_why:
+            event = msgspec.structs.replace(event, why=self._told_why)
+        try:
+            known = self.asks.heard(event)
+            if known is None:
+                return
+            self._pen.note(known)
+        except (ValueError, TypeError, RecursionError) as error:
+            self.notice(f"A fact of the agent could not be written down ({type(event).__name__}): {error}", error)
+            return
+        if isinstance(known, SessionStarted | SessionEnded):
+            self.prompts.is_ready = isinstance(known, SessionStarted)
+            self.has_ended = isinstance(known, SessionEnded)
+        self.asks.forget_closed()
+        self.live.heard(known)
+        self.prompts.heard(known)
+
+    async def tell(self, wish: Wish) -> None:
+        """Carry *wish* to the agent.
+
+        Raises:
+            SessionEndedError: if it has ended.
+            RefusedError: if it is not there yet, or does not take it.
+            TimedOutError: if it did not react in time; nothing is known then.
+            KasmonError: if its backend failed.
+        """
+        if self.has_ended:
+            raise SessionEndedError(self._launch.session)
+        if self._agent is None:
+            raise RefusedError(f"session {self._launch.session!r} is still starting.", hint="Try again in a moment.")
+        if isinstance(wish, Prompt):
+            wish = msgspec.structs.replace(wish, when="now")
+        try:
+            async with asyncio.timeout(WISH_S):
+                await self._agent.send(wish)
+        except TimeoutError as error:
+            raise TimedOutError(f"the agent did not take it within {WISH_S:g} s.", hint=NOT_KNOWN) from error
+        except KasmonError:
+            raise
+        except Exception as error:  # a backend's mistake must not take the host down; the notice records it
+            self.notice(f"The agent's backend failed: {error!r}", error)
+            raise KasmonError(f"the agent could not be told: {error!r}.", hint=NOT_KNOWN) from error
+
+    def end(self, why: str, grace_s: float) -> None:
+        """Ask the agent to finish, and end it after *grace_s* seconds. Asking again can only shorten that."""
+        if self.has_ended:
+            return
+        self._told_why = self._told_why or why
+        if self._agent is None:
+            if self._opening is not None:
+                self._opening.cancel()
+            return
+        asyncio.get_running_loop().call_later(grace_s, self._in_a_hurry.set)
+        if self._ending is None:
+            self._ending = asyncio.create_task(self._end(Stop(grace_s=grace_s)))
+
+    def notice(self, text: str, error: BaseException | None = None) -> None:
+        """Note what went wrong, for people; *error* goes to the host's own log."""
+        log.warning("%s", text, exc_info=error)
+        self._pen.note(NoticeRaised(at=time.time(), text=text, level="error"))
+
+    async def _open(self) -> Agent | None:
+        """The agent; None if it could not be opened, or was told to end before, which is then noted."""
+        if self._told_why:
+            await self.heard(SessionEnded(at=time.time(), why=self._told_why))
+            return None
+        self._opening = asyncio.ensure_future(self._backend.open(self._launch))
+        why = ""
+        try:
+            return await self._opening
+        except asyncio.CancelledError:
+            if not self._told_why:
+                raise
+        except KasmonError as error:
+            why = str(error)
+        except Exception as error:  # noqa: BLE001 - a backend's mistake is no silent death; the notice records it
+            why = f"its backend failed: {error!r}"
+            self.notice(f"The agent could not be opened: {why}", error)
+        await self.heard(SessionEnded(at=time.time(), why=why))
+        return None
+
+    async def _hear(self, agent: Agent) -> None:
+        """Note all that the agent says, until it ends, and that it ended."""
+        why = "its backend ended without a word"
+        events = agent.events()
+        try:
+            async for event in events:
+                if isinstance(event, Chunk):
+                    self.live.write(event)
+                    continue
+                await self._pen.room()
+                await self.heard(event)
+                if self.has_ended:
+                    break
+        except Exception as error:  # noqa: BLE001 - likewise
+            why = f"its backend failed: {error!r}"
+            self.notice(f"The agent's backend failed: {error!r}", error)
+        await self.heard(SessionEnded(at=time.time(), why=why))
+        if isinstance(events, AsyncGenerator):
+            with contextlib.suppress(Exception):
+                await events.aclose()
+
+    async def _end(self, stop: Stop) -> None:
+        """See the agent to its end: asked, then closed, then no longer waited for."""
+        assert self._agent is not None
+        assert self._hearing is not None
+        asking = asyncio.create_task(self._ask_to_finish(stop))
+        hurrying = asyncio.create_task(self._in_a_hurry.wait())
+        await asyncio.wait([self._hearing, hurrying], return_when=asyncio.FIRST_COMPLETED)
+        if not self._hearing.done():
+            await self._close(self._agent)
+            await asyncio.wait([self._hearing], timeout=CLOSING_S)
+        for task in (asking, hurrying, self._hearing):
+            task.cancel()
+        await asyncio.gather(asking, hurrying, self._hearing, return_exceptions=True)
+
+    async def _ask_to_finish(self, stop: Stop) -> None:
+        with contextlib.suppress(KasmonError):  # it is ended all the same
+            await self.tell(stop)
+
+    async def _close(self, agent: Agent) -> None:
+        """End the agent's process and whatever it holds; idempotent and bounded."""
+        try:
+            async with asyncio.timeout(CLOSING_S):
+                await agent.aclose()
+        except Exception:  # its end is noted either way
+            log.warning("the agent did not close", exc_info=True)
+
+    async def _introduced(self, started: SessionStarted) -> SessionStarted:
+        pid = started.pid
+        born = started.pid_started
+        if pid is not None and born is None:
+            born = await asyncio.to_thread(started_at, pid)
+        return msgspec.structs.replace(
+            started,
+            generation=self._launch.generation,
+            backend=self._launch.backend or started.backend,
+            mode=self._launch.mode,
+            workdir=started.workdir or self._launch.workdir,
+            host_pid=os.getpid(),
+            pid_started=born,
+        )

@@ -1,0 +1,245 @@
+"""The shared host of all tmux sessions: the one process that talks to our tmux server, and that writes their logs."""
+
+import asyncio
+import contextlib
+import logging
+import os
+import re
+import resource
+import signal
+import sys
+import time
+from collections.abc import Awaitable, Sequence
+from typing import Final
+
+from kasmon import __version__
+from kasmon.backends.tmux import TmuxBackend
+from kasmon.errors import KasmonError, RefusedError, SessionNotFoundError, TmuxError
+from kasmon.host.alive import HostLock, started_at
+from kasmon.host.book import wanted
+from kasmon.host.life import write_off
+from kasmon.host.server import Connection, HostServer
+from kasmon.host.takeover import Estate, Fate, fate, strays, survey
+from kasmon.host.tenant import Tenant
+from kasmon.host.wire import (
+    Blur,
+    Do,
+    Done,
+    Focus,
+    Forget,
+    Frame,
+    FromClient,
+    Hello,
+    Keys,
+    Look,
+    Paste,
+    Quit,
+    Read,
+    Rename,
+    Scroll,
+    Start,
+    Unwatch,
+    Watch,
+    Welcome,
+)
+from kasmon.model.command import Mode
+from kasmon.model.event import LineLost, SessionEnded
+from kasmon.model.permission import SessionId
+from kasmon.paths import Places, places
+from kasmon.tmux import request as ask
+from kasmon.tmux.facts import PaneFacts
+
+OPEN_FILES: Final = 8192
+SESSION: Final = re.compile(r"[a-z0-9][a-z0-9-]{0,63}")
+
+log = logging.getLogger(__name__)
+
+
+class Terminals:
+    """All tmux sessions of *here*. The caller holds the host's lock."""
+
+    def __init__(self, here: Places) -> None:
+        self._places = here
+        self._backend = TmuxBackend(here)
+        self._tenants: dict[SessionId, Tenant] = {}
+        self._tmux = ""
+        self._told_to_end = asyncio.Event()
+
+    async def run(self) -> None:
+        """Take over what runs, then do what clients want until told to end. Agents go on."""
+        line = self._backend.line
+        line.on_lost = self._lost
+        server = HostServer(self._places.tmux_host_socket, self._receive, self._left)
+        with contextlib.suppress(TmuxError):
+            self._tmux = await asyncio.to_thread(line.server.version)
+        try:
+            await self._take_over()
+            await server.start()
+            await self._told_to_end.wait()
+        finally:
+            await asyncio.gather(*(tenant.let_go() for tenant in self._tenants.values()))
+            await server.aclose()
+            await self._backend.aclose()
+
+    def end(self) -> None:
+        """End this host, cleanly and soon; agents go on."""
+        self._told_to_end.set()
+
+    # -- what runs already
+
+    async def _take_over(self) -> None:
+        estate = await asyncio.to_thread(survey, self._places)
+        panes: dict[str, PaneFacts] = {}
+        line = self._backend.line
+        try:
+            if await line.attach():
+                panes = await line.panes()
+        except TmuxError as error:
+            log.warning("tmux cannot be used: %s", error)
+        began = await asyncio.to_thread(started_at, line.process.pid) if line.is_open and line.process else None
+        for left in estate.left:
+            session, facts = left.launch.session, panes.get(left.launch.session)
+            match fate(left.session, facts, began):
+                case Fate.FOUND:
+                    assert facts is not None
+                    with contextlib.suppress(RefusedError):
+                        await self._tenant(session).take_over(left.launch, facts)
+                case Fate.GONE:
+                    await write_off(self._places, session, SessionEnded(at=time.time(), why="its pane is gone"))
+                case Fate.LOST:
+                    why = "it ended while no host ran"
+                    await write_off(self._places, session, LineLost(at=time.time(), what="tmux server", why=why))
+                case Fate.NOTHING:
+                    if facts is not None:
+                        self._tenant(session).settle(facts.pane_id, facts.window_id)
+        self._tidy(estate, panes)
+
+    def _tidy(self, estate: Estate, panes: dict[str, PaneFacts]) -> None:
+        dead, others = strays(estate, panes)
+        for facts in dead:
+            self._backend.line.submit(ask.kill_window(facts.window_id))
+        for facts in others:
+            log.warning("pane %s of %r belongs to no session; it is left alone", facts.pane_id, facts.kasmon_id)
+
+    def _lost(self, why: str) -> None:
+        for tenant in self._tenants.values():
+            tenant.lost(why)
+
+    def _tenant(self, session: SessionId) -> Tenant:
+        if session not in self._tenants:
+            self._tenants[session] = Tenant(self._places, self._backend, session)
+        return self._tenants[session]
+
+    # -- what clients want
+
+    def _receive(self, connection: Connection, frame: FromClient) -> Awaitable[Frame | None] | Frame | None:
+        match frame:
+            case Keys() | Paste():
+                if (tenant := self._tenants.get(frame.session)) is not None:
+                    tenant.type(connection, frame)
+            case Watch() | Unwatch() | Focus() | Blur() | Scroll():
+                return self._show(connection, frame)
+            case Hello():
+                return Welcome(n=frame.n, pid=os.getpid(), kasmon=__version__, tmux=self._tmux)
+            case Quit():
+                if connection.as_agent:
+                    raise RefusedError("an agent does not end the host.")
+                self.end()
+                return Done(n=frame.n)
+            case _:
+                return self._answer(frame)
+        return None
+
+    def _show(
+        self, connection: Connection, frame: Watch | Unwatch | Focus | Blur | Scroll
+    ) -> Awaitable[Frame | None] | None:
+        if (tenant := self._tenants.get(frame.session)) is not None:
+            tenant.show(connection, frame)
+            return None
+
+        async def show() -> None:
+            found = await self._found(frame.session)
+            if connection.is_open:
+                found.show(connection, frame)
+
+        return show()
+
+    async def _answer(self, frame: Do | Start | Forget | Rename | Read | Look) -> Frame:
+        tenant = await self._found(frame.session)
+        match frame:
+            case Do(wish=wish):
+                return Done(n=frame.n, receipt=await tenant.do(wish))
+            case Start():
+                await tenant.start()
+            case Forget():
+                await tenant.forget()
+                self._tenants.pop(frame.session, None)
+            case Rename(name=name):
+                await tenant.rename(name)
+            case Read():
+                return await tenant.read(frame)
+            case Look():
+                return await tenant.look(frame)
+        return Done(n=frame.n)
+
+    async def _found(self, session: SessionId) -> Tenant:
+        """The tenant of that id.
+
+        Raises:
+            SessionNotFoundError: if there is no such session of tmux.
+        """
+        if session not in self._tenants:
+            await asyncio.to_thread(self._known, session)
+            tenant = self._tenant(session)
+            line = self._backend.line
+            with contextlib.suppress(KasmonError):
+                if line.is_open and (facts := (await line.panes()).get(session)) is not None:
+                    tenant.settle(facts.pane_id, facts.window_id)
+        return self._tenants.get(session) or self._tenant(session)
+
+    def _known(self, session: SessionId) -> None:
+        if not SESSION.fullmatch(session) or not self._places.folder(session).is_dir():
+            raise SessionNotFoundError(session)
+        if wanted(self._places, session).mode is not Mode.TMUX:
+            raise RefusedError(f"session {session!r} is structured; it has a host of its own.")
+
+    def _left(self, connection: Connection) -> None:
+        for tenant in self._tenants.values():
+            tenant.leave(connection)
+
+
+def main(argv: Sequence[str] = ()) -> int:
+    """Be the shared tmux host until told to end; 0 at once if there is one already."""
+    os.umask(0o077)
+    logging.basicConfig(format="%(asctime)s %(levelname)s %(message)s")
+    here = places()
+    here.make()
+    lock = HostLock(here.tmux_host_lock)
+    if not lock.take():
+        return 0
+    try:
+        _widen()
+        asyncio.run(_hosted(here))
+    finally:
+        lock.let_go()
+    return 0
+
+
+async def _hosted(here: Places) -> None:
+    host, loop = Terminals(here), asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        loop.add_signal_handler(number, host.end)
+    await host.run()
+
+
+def _widen() -> None:
+    """Allow us more open files, if the system lets us: each session that runs needs one."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = OPEN_FILES if hard == resource.RLIM_INFINITY else min(OPEN_FILES, hard)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        with contextlib.suppress(OSError, ValueError):
+            resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

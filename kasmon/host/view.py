@@ -1,0 +1,160 @@
+"""What one client sees of one terminal: rows that changed since its last push, and only the newest if it is slow."""
+
+import asyncio
+import math
+from typing import Final
+
+from kasmon.host.camera import Camera
+from kasmon.host.history import History
+from kasmon.host.server import Connection
+from kasmon.host.wire import Cursor, Gone, Modes, Rows
+from kasmon.model.permission import SessionId
+from kasmon.tmux.facts import ScreenFacts
+
+EARLY: Final = 0.8
+"""A push may come after this part of its gap: the camera keeps the gap, and timers are not exact."""
+
+
+class View:
+    """One client's look at one session's terminal; at most `rate_hz` pushes a second, each change at once in focus."""
+
+    def __init__(self, connection: Connection, session: SessionId) -> None:
+        self.rate_hz: float | None = None
+        """0 for each change at once; None for a client that looks only while it has the focus."""
+        self.has_focus = False
+        self._connection = connection
+        self._session = session
+        self._camera: Camera | None = None
+        self._loop = asyncio.get_running_loop()
+        self._is_offered = False
+        """A push waits for the client; when it takes it, it gets what is newest then."""
+        self._is_behind = False
+        self._pushed_at = -math.inf
+        self._timer: asyncio.TimerHandle | None = None
+        self._sent: Rows | None = None
+        self._sent_rows: list[str] = []
+        self._history: History | None = None
+        """While the client is scrolled up."""
+
+    @property
+    def gap_s(self) -> float:
+        """How long a picture is new enough for this client, in seconds; infinity while it is behind."""
+        if self._is_offered:
+            return math.inf
+        return 0.0 if self.has_focus or not self.rate_hz else 1 / self.rate_hz
+
+    def look(self, camera: Camera | None) -> None:
+        """Look at *camera*'s pictures, or at nothing. Again after a change of rate or focus."""
+        if self._camera is not None and self._camera is not camera:
+            self._camera.drop(self)
+        if self._camera is not camera:
+            self._camera, self._history, self._sent = camera, None, None
+        if camera is not None:
+            camera.add(self)
+
+    def anew(self) -> None:
+        """The client knows nothing: every row is pushed."""
+        self._sent = None
+        if self._camera is not None and self._camera.facts is not None:
+            self._offer()
+
+    def close(self) -> None:
+        """Push nothing any more. Idempotent."""
+        self.look(None)
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def scroll(self, up: int) -> None:
+        """Show what stands *up* lines above the bottom from now on, and stay with it while new lines come."""
+        if self._camera is None or self._camera.facts is None:
+            return
+        if up > 0:
+            self._history = self._history or History(self._camera, self._offer)
+            self._history.go(up)
+        elif self._history is not None:
+            self._history = None
+            self._offer()
+
+    def shown(self) -> None:
+        if self._history is not None:
+            self._history.renew()
+        else:
+            self._offer()
+
+    def gone(self, why: str) -> None:
+        self._camera = self._history = self._sent = None
+        self._connection.push(Gone(session=self._session, why=why), key=("gone", self._session))
+
+    def _offer(self) -> None:
+        """Push now, or as soon as the rate allows it."""
+        if self._timer is not None or self._is_offered:
+            return
+        due_at = self._pushed_at + self.gap_s * EARLY
+        if due_at <= self._loop.time():
+            self._push()
+        else:
+            self._timer = self._loop.call_at(due_at, self._push)
+
+    def _push(self) -> None:
+        self._timer, self._is_offered = None, True
+        self._connection.push(self._take, key=("rows", self._session))
+        self._is_behind = self._is_offered
+
+    def _take(self) -> Rows | None:
+        """What the client does not have yet, at the moment in which it can take it."""
+        self._is_offered, self._pushed_at = False, self._loop.time()
+        if self._is_behind and self._camera is not None:
+            self._loop.call_soon(self._camera.plan)
+        self._is_behind = False
+        return self._changes()
+
+    def _changes(self) -> Rows | None:
+        if self._camera is None or self._camera.facts is None:
+            return None
+        sheet, facts, up = self._camera.sheet, self._camera.facts, 0
+        if self._history is not None and self._history.facts is not None:
+            sheet, facts, up = self._history.sheet, self._history.facts, self._history.up
+        before, sent = self._sent, self._sent_rows
+        full = before is None or (before.columns, before.height) != (facts.width, facts.height)
+        changed = tuple((y, row) for y, row in enumerate(sheet.rows) if full or sent[y] != row)
+        rows = Rows(
+            session=self._session,
+            columns=facts.width,
+            height=facts.height,
+            changed=changed,
+            cursor=cursor_of(facts),
+            modes=modes_of(facts),
+            full=full,
+            scrolled=up,
+            history=facts.history,
+        )
+        if before is not None and not changed and _beside(rows) == _beside(before):
+            return None
+        self._sent, self._sent_rows = rows, list(sheet.rows)
+        return rows
+
+
+def cursor_of(facts: ScreenFacts) -> Cursor:
+    shape = facts.cursor_shape if facts.cursor_shape in ("underline", "bar") else "block"
+    return Cursor(facts.cursor_x, facts.cursor_y, facts.cursor_visible and not facts.is_dead, shape)
+
+
+def modes_of(facts: ScreenFacts) -> Modes:
+    return Modes(
+        mouse="all"
+        if facts.mouse_all
+        else "button"
+        if facts.mouse_button
+        else "standard"
+        if facts.mouse_standard
+        else "",
+        mouse_sgr=facts.mouse_sgr,
+        cursor_keys=facts.application_cursor,
+        keypad=facts.application_keypad,
+        alternate=facts.alternate,
+        copy_mode=facts.in_mode,
+    )
+
+
+def _beside(rows: Rows) -> tuple[object, ...]:
+    return rows.cursor, rows.modes, rows.scrolled, rows.history
