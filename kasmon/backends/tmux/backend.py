@@ -1,0 +1,111 @@
+"""Opens agents in panes of our tmux server, and finds those again that run there already."""
+
+import asyncio
+import time
+
+from kasmon.backends.base import Abilities
+from kasmon.backends.tmux.agent import TmuxAgent
+from kasmon.backends.tmux.hearing import Hearing
+from kasmon.backends.tmux.line import Line
+from kasmon.backends.tmux.readiness import Readiness
+from kasmon.backends.tmux.spawn import spawn, swept
+from kasmon.errors import RefusedError
+from kasmon.model.command import Launch
+from kasmon.model.event import NoticeRaised, SignalSeen
+from kasmon.model.evidence import Signal
+from kasmon.paths import Places, places
+from kasmon.tmux.facts import PaneFacts
+from kasmon.tmux.identity import identify
+from kasmon.tmux.ready import LIMIT_S
+from kasmon.tmux.server import Server
+
+
+class TmuxBackend:
+    """All sessions of one kasmon in one tmux server, heard through one connection. For one running loop."""
+
+    name = "tmux"
+    abilities = Abilities(attaches=True, interrupts=True, shares_host=True)
+
+    def __init__(self, where: Places | None = None) -> None:
+        """*where* the server and the sessions' folders are; by default where the environment says, read when needed."""
+        self._where = where
+        self._line: Line | None = None
+        self._readiness: Readiness | None = None
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    @property
+    def places(self) -> Places:
+        if self._where is None:
+            self._where = places()
+        return self._where
+
+    @property
+    def line(self) -> Line:
+        """The connection to our tmux server; not open before the first agent is."""
+        if self._line is None:
+            self._line = Line(Server(self.places.tmux_socket))
+        return self._line
+
+    async def open(self, launch: Launch, /) -> TmuxAgent:
+        """Start the agent that *launch* describes in the background, and our tmux server if it does not run.
+
+        A session that had a pane gets it again, otherwise a window beside `launch.parent`'s, otherwise a tmux session
+        of its own. The agent is not ready yet: it says so among its events.
+
+        Raises:
+            LaunchError: if the launch names no program.
+            RefusedError: if the session's pane is in use.
+            TmuxMissingError, TmuxTooOldError: if there is no usable tmux.
+            TmuxCommandError, TmuxServerGoneError: if tmux does not do it.
+        """
+        await self.line.open()
+        panes = await self.line.panes()
+        had = panes.get(launch.session)
+        if had is not None and not had.is_dead:
+            raise RefusedError(f"session {launch.session!r} runs already.", hint="Stop it first, or restart it.")
+        made = await asyncio.to_thread(spawn, self.line.server, self.places, launch, panes)
+        hearing = Hearing(asyncio.get_running_loop().time())
+        agent = TmuxAgent(launch, self.line, made.pane, made.process, hearing)
+        agent.say(agent.started(launch.generation))
+        task = asyncio.create_task(self._await_ready(agent, launch, made.nonce))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return agent
+
+    async def found(self, launch: Launch, facts: PaneFacts, signals: tuple[Signal, ...]) -> TmuxAgent:
+        """The agent that runs in the pane of *facts* already, started by a host before this one.
+
+        *signals* are those in its log. What it has printed since then was not heard, so its own word may be void.
+        """
+        process = await asyncio.to_thread(identify, facts.pid)
+        hearing = Hearing(asyncio.get_running_loop().time(), signals)
+        agent = TmuxAgent(launch, self.line, facts, process, hearing)
+        if any(signal.source == "program" and facts.activity_at > int(signal.at) for signal in signals):
+            agent.printed(b"")
+        return agent
+
+    async def aclose(self) -> None:
+        """Hang up; all agents go on. Idempotent."""
+        for task in self._tasks:
+            task.cancel()
+        if self._line is not None:
+            await self._line.aclose()
+
+    async def _await_ready(self, agent: TmuxAgent, launch: Launch, nonce: str) -> None:
+        if self._readiness is None:
+            self._readiness = Readiness(self.line)
+        facts = await self._readiness.of(launch.session, nonce)
+        await asyncio.to_thread(swept, self.places, launch)
+        if facts is None and not self.line.is_open:
+            return
+        if facts is None:
+            agent.say(SignalSeen(at=time.time(), source="launch", value="late"))
+            text = f"It did not say within {LIMIT_S:g} s that it is ready."
+            agent.say(NoticeRaised(at=time.time(), text=text, level="warning"))
+        elif facts.is_dead:
+            agent.found(facts)
+        else:
+            agent.say(SignalSeen(at=time.time(), source="launch", value="ready"))
+
+
+backend = TmuxBackend()

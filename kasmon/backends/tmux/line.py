@@ -1,0 +1,360 @@
+"""Our tmux server on a running loop: questions are awaited, and what a pane does is told to who listens to it."""
+
+import asyncio
+import contextlib
+import logging
+import threading
+from collections.abc import Callable
+from typing import TypeVar
+
+from kasmon.clean import clean_block
+from kasmon.errors import KasmonError, TmuxCommandError, TmuxError, TmuxServerGoneError
+from kasmon.tmux import request as ask
+from kasmon.tmux.facts import PaneFacts, distinct
+from kasmon.tmux.hub import TICK_S, Hub
+from kasmon.tmux.identity import Process, identify
+from kasmon.tmux.request import Request
+from kasmon.tmux.server import Server
+
+Answer = TypeVar("Answer")
+OnDone = Callable[[Answer | KasmonError], None]
+
+ANSWER_S = 10.0
+REST_S = 0.015
+"""Where nobody waits for an echo or an answer, what panes print is read so often: together it costs much less."""
+
+log = logging.getLogger(__name__)
+
+
+class Listener:
+    """Somebody who wants to know what one pane does. Its methods are called on the loop, and must not wait."""
+
+    def printed(self, data: bytes) -> None:
+        """The pane printed *data*; empty data says that some output was not heard."""
+
+    def died(self, status: int | None, number: int | None) -> None:
+        """Its program ended, with an exit code or a signal; with neither if tmux does not know."""
+
+    def closed(self) -> None:
+        """The pane is not there any more."""
+
+    def flooded(self, is_off: bool) -> None:
+        """It prints so much that its output is not heard while *is_off*."""
+
+
+class Line:
+    """The one control client of a tmux server. `open` starts the server where it does not run.
+
+    When tmux ends the connection, a new one is made; if the server itself is gone, or another one has its place,
+    `on_lost` is called and `open` is needed again.
+    """
+
+    def __init__(self, server: Server) -> None:
+        self.server = server
+        self.on_lost: Callable[[str], None] = lambda why: None
+        self._hub = Hub(server)
+        self._hub.on_output = self._printed
+        self._hub.on_death = self._died
+        self._hub.on_closed = self._closed
+        self._hub.on_flood = self._flooded
+        self._hub.on_gone = self._gone
+        self._listeners: dict[str, list[Listener]] = {}
+        self._watched: dict[str, int] = {}
+        self._opening = asyncio.Lock()
+        self._is_open = False
+        self._process: Process | None = None
+        self._loop: asyncio.AbstractEventLoop
+        self._thread = 0
+        self._fds: tuple[int, int] | None = None
+        self._ticking: asyncio.TimerHandle | None = None
+        self._resting: asyncio.TimerHandle | None = None
+        self._has_printed = False
+        self._asked = 0
+        """Questions without an answer so far."""
+        self._hurried = 0
+        self._reopening: asyncio.Task[None] | None = None
+
+    @property
+    def is_open(self) -> bool:
+        """Whether tmux hears us now."""
+        return self._is_open
+
+    @property
+    def process(self) -> Process | None:
+        """The tmux server that we are, or were last, attached to."""
+        return self._process
+
+    async def open(self) -> None:
+        """Have a server and be attached to it; idempotent.
+
+        Raises:
+            TmuxMissingError, TmuxTooOldError: if there is no usable tmux.
+            TmuxCommandError, TmuxServerGoneError: if it does not start, or ends at once.
+        """
+        async with self._opening:
+            if not self._is_open:
+                await asyncio.to_thread(self.server.start)
+                await self._attach()
+
+    async def attach(self) -> bool:
+        """Be attached to the server if it runs; whether it does. A socket that was swept away is made anew.
+
+        Raises:
+            TmuxMissingError: if there is no tmux.
+            TmuxCommandError: if the server refuses.
+        """
+        async with self._opening:
+            if self._is_open:
+                return True
+            with contextlib.suppress(TmuxServerGoneError):
+                if await asyncio.to_thread(self.server.heal_socket):
+                    await self._attach()
+            return self._is_open
+
+    async def aclose(self) -> None:
+        """Hang up; the server and all its panes go on. Idempotent."""
+        if self._reopening is not None:
+            self._reopening.cancel()
+            await asyncio.gather(self._reopening, return_exceptions=True)
+        async with self._opening:
+            self._let_go()
+            await asyncio.to_thread(self._hub.close)
+
+    # -- questions and acts
+
+    def submit(self, request: Request[Answer], on_done: OnDone[Answer] | None = None) -> None:
+        """Send *request*; *on_done* gets the answer, or the error in its place, on the loop. Never waits."""
+        if not self._is_open:
+            if on_done is not None:
+                on_done(TmuxServerGoneError(str(self.server.socket)))
+            return
+        self._asked += 1
+        self._hub.submit(request, self._here(lambda answer: self._answered(on_done, answer)))
+        self._write_on()
+        self._wake()
+
+    async def ask(self, request: Request[Answer]) -> Answer:
+        """The answer to *request*.
+
+        Raises:
+            TmuxServerGoneError: if the connection ends first.
+            TmuxCommandError: if tmux refuses, or does not answer within 10 s.
+            KasmonError: what the answer means, where it is a refusal.
+        """
+        answered: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
+        self.submit(request, _settling(answered))
+        return await _in_time(answered, request.line[:200])
+
+    async def panes(self) -> dict[str, PaneFacts]:
+        """The panes of all sessions of ours, by session id.
+
+        Raises:
+            TmuxError: if tmux does not tell.
+        """
+        everywhere: list[PaneFacts] = await self.ask(ask.all_panes())
+        by_session: dict[str, PaneFacts] = {}
+        for facts in distinct(everywhere):
+            if facts.kasmon_id:
+                by_session.setdefault(facts.kasmon_id, facts)
+        return by_session
+
+    def keys(self, pane: str, data: bytes) -> None:
+        """Type *data* into *pane*, whatever it shows; at once, and nothing is told back."""
+        for request in ask.keys(pane, data):
+            self.submit(request)
+
+    async def press(self, pane: str, data: bytes) -> None:
+        """Type *data*, a key or two, into *pane*, or be refused.
+
+        Raises:
+            PaneDeadError, PasteRefusedError: if the pane takes no keys now; none was sent.
+            TmuxError: if tmux does not take them.
+        """
+        await self.ask(ask.press(pane, data))
+
+    async def paste(self, pane: str, text: str) -> None:
+        """Put *text* into *pane* as one paste, cleaned of control characters; the one act that starts a process.
+
+        Raises:
+            PaneDeadError, PasteRefusedError: if the pane takes no text now; nothing was sent.
+            TmuxError: if tmux does not take it.
+        """
+        content = clean_block(text).encode("utf-8", "replace")
+        buffer = await asyncio.to_thread(self.server.load, content)
+        pasted: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        if not self._is_open:
+            raise TmuxServerGoneError(str(self.server.socket))
+        self._asked += 1
+        self._hub.paste_buffer(pane, buffer, self._here(lambda answer: self._answered(_settling(pasted), answer)))
+        self._write_on()
+        self._wake()
+        await _in_time(pasted, "paste-buffer")
+
+    # -- listening
+
+    def listen(self, pane: str, listener: Listener) -> None:
+        """From now on tell *listener* what *pane* does."""
+        self._listeners.setdefault(pane, []).append(listener)
+
+    def unlisten(self, pane: str, listener: Listener) -> None:
+        """Tell it no more; idempotent."""
+        listeners = self._listeners.get(pane, [])
+        if listener in listeners:
+            listeners.remove(listener)
+        if not listeners:
+            self._listeners.pop(pane, None)
+
+    def watch(self, pane: str, by: int) -> None:
+        """*pane* is looked at *by* more (or, negative, fewer) people: it is heard however much it prints."""
+        self._watched[pane] = self._watched.get(pane, 0) + by
+        if self._watched[pane] <= 0:
+            del self._watched[pane]
+        if self._is_open:
+            self._hub.watch(self._watched)
+            self._write_on()
+
+    def hurry(self, by: int) -> None:
+        """*by* more (or fewer) people wait for each echo: nothing that panes print may wait for more of it."""
+        self._hurried += by
+        self._wake()
+
+    # -- the hub, on the loop
+
+    async def _attach(self) -> None:
+        self._loop, self._thread = asyncio.get_running_loop(), threading.get_ident()
+        await asyncio.to_thread(self._hub.open)
+        self._process = await asyncio.to_thread(identify, self._hub.server_pid)
+        self._is_open = True
+        self._fds = self._hub.fileno(), self._hub.write_fileno()
+        self._loop.add_reader(self._fds[0], self._readable)
+        self._hub.watch(self._watched)
+        self._readable()
+        self._tick()
+
+    def _readable(self) -> None:
+        self._hub.pump()
+        self._write_on()
+        if self._fds is not None and not (self._hurried or self._asked):
+            self._loop.remove_reader(self._fds[0])
+            self._resting = self._loop.call_later(REST_S, self._rested)
+
+    def _rested(self) -> None:
+        self._has_printed = False
+        self._hub.pump()
+        self._write_on()
+        if self._resting is not None and self._has_printed:
+            self._resting = self._loop.call_later(REST_S, self._rested)
+        else:
+            self._wake()
+
+    def _wake(self) -> None:
+        """Read again as soon as there is something."""
+        if self._resting is not None and self._fds is not None:
+            self._resting.cancel()
+            self._resting = None
+            self._loop.add_reader(self._fds[0], self._readable)
+
+    def _answered(self, on_done: OnDone[Answer] | None, answer: Answer | KasmonError) -> None:
+        self._asked -= 1
+        if on_done is not None:
+            on_done(answer)
+
+    def _write_on(self) -> None:
+        if self._fds is not None and self._hub.wants_write():
+            self._loop.add_writer(self._fds[1], self._writable)
+
+    def _writable(self) -> None:
+        self._hub.flush()
+        if self._fds is not None and not self._hub.wants_write():
+            self._loop.remove_writer(self._fds[1])
+
+    def _tick(self) -> None:
+        if self._is_open:
+            self._ticking = self._loop.call_later(TICK_S, self._tick)
+            self._hub.tick()
+            self._write_on()
+
+    def _let_go(self) -> None:
+        self._is_open = False
+        for timer in (self._ticking, self._resting):
+            if timer is not None:
+                timer.cancel()
+        self._resting = None
+        if self._fds is not None:
+            self._loop.remove_reader(self._fds[0])
+            self._loop.remove_writer(self._fds[1])
+            self._fds = None
+
+    def _gone(self) -> None:
+        if threading.get_ident() == self._thread and self._is_open:
+            self._let_go()
+            self._reopening = self._loop.create_task(self._reopen())
+
+    async def _reopen(self) -> None:
+        before, why = self._process, "the tmux server ended"
+        try:
+            await asyncio.to_thread(self._hub.close)
+            await self.attach()
+        except TmuxError as error:
+            why = error.message
+        if not self._is_open or self._process != before:
+            log.warning("the tmux server is gone: %s", why)
+            self.on_lost(why)
+            return
+        log.warning("tmux ended our connection; there is a new one")
+        for pane in list(self._listeners):
+            self._printed(pane, b"")
+
+    # -- what the hub tells
+
+    def _here(self, call: OnDone[Answer]) -> OnDone[Answer]:
+        """*call*, on the loop, from whatever thread the hub is pumped in."""
+
+        def on_loop(answer: Answer | KasmonError) -> None:
+            if threading.get_ident() == self._thread:
+                call(answer)
+            else:
+                self._loop.call_soon_threadsafe(call, answer)
+
+        return on_loop
+
+    def _each(self, pane: str, tell: Callable[[Listener], None]) -> None:
+        if threading.get_ident() != self._thread:
+            self._loop.call_soon_threadsafe(self._each, pane, tell)
+            return
+        for listener in tuple(self._listeners.get(pane, ())):
+            tell(listener)
+
+    def _printed(self, pane: str, data: bytes) -> None:
+        self._has_printed = True
+        self._each(pane, lambda listener: listener.printed(data))
+
+    def _died(self, pane: str, status: int | None, number: int | None) -> None:
+        self._each(pane, lambda listener: listener.died(status, number))
+
+    def _closed(self, pane: str) -> None:
+        self._each(pane, lambda listener: listener.closed())
+
+    def _flooded(self, pane: str, is_off: bool) -> None:
+        self._each(pane, lambda listener: listener.flooded(is_off))
+
+
+def _settle(future: asyncio.Future[Answer], answer: Answer | KasmonError) -> None:
+    if future.done():
+        return
+    if isinstance(answer, KasmonError):
+        future.set_exception(answer)
+    else:
+        future.set_result(answer)
+
+
+def _settling(future: asyncio.Future[Answer]) -> OnDone[Answer]:
+    return lambda answer: _settle(future, answer)
+
+
+async def _in_time(answered: asyncio.Future[Answer], command: str) -> Answer:
+    try:
+        async with asyncio.timeout(ANSWER_S):
+            return await answered
+    except TimeoutError as error:
+        raise TmuxCommandError(command, f"no answer within {ANSWER_S:g} s") from error

@@ -1,0 +1,68 @@
+"""Awaits new panes until they have announced themselves, all of them together."""
+
+import asyncio
+import contextlib
+
+from kasmon.backends.tmux.line import Line
+from kasmon.errors import KasmonError
+from kasmon.tmux.facts import PaneFacts
+from kasmon.tmux.ready import FIRST_S, LIMIT_S, LONGEST_S
+
+
+class Readiness:
+    """Looks at the panes that somebody waits for: after 10 ms, then at doubling distances up to 500 ms.
+
+    Who begins to wait makes the distances short again, for everybody.
+    """
+
+    def __init__(self, line: Line) -> None:
+        self._line = line
+        self._awaited: dict[str, tuple[str, asyncio.Future[PaneFacts | None]]] = {}
+        self._looking: asyncio.Task[None] | None = None
+        self._again = asyncio.Event()
+
+    async def of(self, session: str, nonce: str) -> PaneFacts | None:
+        """The pane of *session* once it has announced *nonce*, or is dead for a reason that tmux knows.
+
+        None if it did neither within 10 s, is not there any more, or if tmux does not tell.
+        """
+        seen: asyncio.Future[PaneFacts | None] = asyncio.get_running_loop().create_future()
+        self._awaited[session] = (nonce, seen)
+        self._again.set()
+        if self._looking is None or self._looking.done():
+            self._looking = asyncio.create_task(self._look())
+        try:
+            async with asyncio.timeout(LIMIT_S):
+                return await seen
+        except TimeoutError:
+            return None
+        finally:
+            if self._awaited.get(session) == (nonce, seen):
+                del self._awaited[session]
+
+    async def _look(self) -> None:
+        pause_s = FIRST_S
+        while self._awaited:
+            try:
+                panes = await self._line.panes()
+            except KasmonError:
+                panes = {}
+            for session, (nonce, seen) in self._awaited.items():
+                facts = panes.get(session)
+                if facts is None or facts.ready == nonce or is_explained(facts):
+                    _settle(seen, facts)
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(pause_s):
+                    await self._again.wait()
+            pause_s = FIRST_S if self._again.is_set() else min(pause_s * 2, LONGEST_S)
+            self._again.clear()
+
+
+def is_explained(facts: PaneFacts) -> bool:
+    """Whether the pane's program has ended and tmux knows how."""
+    return facts.is_dead and (facts.status is not None or facts.signal is not None)
+
+
+def _settle(seen: asyncio.Future[PaneFacts | None], facts: PaneFacts | None) -> None:
+    if not seen.done():
+        seen.set_result(facts)

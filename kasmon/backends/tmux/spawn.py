@@ -1,0 +1,98 @@
+"""Puts an agent into a pane: its launch file, its variables, and the pane, which may be the one it had before."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from kasmon.clean import clean_line
+from kasmon.errors import LaunchError
+from kasmon.model.command import Launch
+from kasmon.paths import Places
+from kasmon.tmux.facts import Pane, PaneFacts
+from kasmon.tmux.identity import Process, identify
+from kasmon.tmux.server import Server
+from kasmon.tmux.spec import LaunchSpec, fresh_nonce, launch_argv, write_environment, write_spec
+
+SPEC: Final = "pane.launch"
+VARIABLES: Final = "pane.env"
+"""Files in a session's folder, which are there while its agent starts."""
+
+
+class Spawned(msgspec.Struct, frozen=True):
+    """An agent that was put into a pane."""
+
+    pane: Pane
+    process: Process | None
+    """None if it ended before anybody could look."""
+    nonce: str
+    """What the pane will announce."""
+
+
+def spawn(server: Server, places: Places, launch: Launch, panes: Mapping[str, PaneFacts]) -> Spawned:
+    """Start *launch* in the background: in the pane it had, beside its parent, or in a tmux session of its own.
+
+    Args:
+        panes: those that there are, by session id.
+
+    Raises:
+        LaunchError: if it names no program, or its folder cannot take what it needs.
+        TmuxServerGoneError, TmuxCommandError: if tmux does not do it.
+    """
+    if not launch.argv:
+        raise LaunchError(f"session {launch.name!r} names no program to run.")
+    nonce = fresh_nonce()
+    argv = _written(server, places, launch, nonce)
+    had, parent = panes.get(launch.session), panes.get(launch.parent or "")
+    if had is not None:
+        pane = server.respawn(had.pane_id, argv)
+    else:
+        pane = server.create(launch.session, argv, parent=parent.session_id if parent else None)
+    server.rename(pane.window_id, clean_line(launch.name) or launch.session)
+    return Spawned(pane, identify(pane.pid), nonce)
+
+
+def swept(places: Places, launch: Launch) -> None:
+    """Remove what only a starting agent needs: its variables stand in there."""
+    for name in (SPEC, VARIABLES):
+        (places.folder(launch.session) / name).unlink(missing_ok=True)
+
+
+def variables(places: Places, launch: Launch) -> dict[str, str]:
+    """What the agent's environment has beyond the usual: its own variables, and where it stands in kasmon."""
+    try:
+        own = places.environment(launch.session).read_bytes().split(b"\0")
+    except FileNotFoundError:
+        own = []
+    pairs = (entry.decode("utf-8", "surrogateescape").partition("=") for entry in own if entry)
+    return {name: value for name, _, value in pairs if name} | context(launch)
+
+
+def context(launch: Launch) -> dict[str, str]:
+    """The variables by which an agent knows its session, its task, its wave and how many work in it."""
+    standing = {"TASK": launch.task, "WAVE": launch.wave, "PEERS": launch.peers}
+    known = {name: str(value) for name, value in standing.items() if value is not None}
+    ours = {"SESSION": launch.session, **known} | ({"PLAN": launch.plan} if launch.plan else {})
+    return {f"KASMON_{name}": value for name, value in ours.items()} | {
+        f"KASMOS_{name}": value for name, value in known.items()
+    }
+
+
+def _written(server: Server, places: Places, launch: Launch, nonce: str) -> list[str]:
+    """What the pane has to run, its files in place."""
+    folder = places.folder(launch.session)
+    spec = LaunchSpec(
+        argv=launch.argv,
+        workdir=Path(launch.workdir),
+        env_file=folder / VARIABLES,
+        nonce=nonce,
+        program=server.program,
+        socket=server.socket,
+    )
+    try:
+        write_environment(folder / VARIABLES, variables(places, launch))
+        write_spec(folder / SPEC, spec)
+    except (OSError, ValueError) as error:
+        raise LaunchError(f"session {launch.name!r} cannot be started: {error}.") from error
+    return launch_argv(folder / SPEC)

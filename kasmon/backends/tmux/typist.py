@@ -1,0 +1,105 @@
+"""The one writer of a pane: a prompt goes in whole, and what a person types meanwhile comes behind it."""
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Callable
+from typing import Final
+
+from kasmon.backends.tmux.line import Line
+from kasmon.errors import KasmonError, SessionBusyError
+
+ENTER: Final = b"\r"
+ENTER_S: Final = 0.15
+"""How long after a paste Enter comes. Some agents take an Enter within 120 ms for a part of the paste."""
+PERSON_S: Final = 0.3
+"""A prompt waits until nobody has typed for so long."""
+PATIENCE_S: Final = 5.0
+"""And so long at most."""
+
+log = logging.getLogger(__name__)
+
+
+class Typist:
+    """Types into *pane* for the session called *session*."""
+
+    def __init__(self, line: Line, pane: str, session: str) -> None:
+        self.on_typed: Callable[[], None] = lambda: None
+        """Called whenever something is typed."""
+        self._line = line
+        self._pane = pane
+        self._session = session
+        self._writing = asyncio.Lock()
+        self._behind: deque[bytes | str] = deque()
+        self._catching_up: asyncio.Task[None] | None = None
+        self._keyed_at = float("-inf")
+
+    def keys(self, data: bytes) -> None:
+        """Type *data* as a person did: at once, unless something is being written."""
+        self._keyed_at = asyncio.get_running_loop().time()
+        if self._writing.locked() or self._behind:
+            self._queue(data)
+        else:
+            self._line.keys(self._pane, data)
+            self.on_typed()
+
+    def paste(self, text: str) -> None:
+        """Put *text* in as a person's paste, in its place among the keys; dropped if the pane takes none."""
+        self._keyed_at = asyncio.get_running_loop().time()
+        self._queue(text)
+
+    async def prompt(self, text: str, typed: Callable[[], None]) -> None:
+        """Paste *text*, call *typed*, press Enter; waits for a person who types.
+
+        Raises:
+            SessionBusyError: if somebody types for 5 s on end; nothing was typed.
+            PaneDeadError, PasteRefusedError: if the pane takes nothing; nothing more was typed.
+            TmuxError: if tmux does not do it.
+        """
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + PATIENCE_S
+        while True:
+            while (quiet_at := self._keyed_at + PERSON_S) > loop.time():
+                if loop.time() > deadline:
+                    raise SessionBusyError(self._session, "being typed into")
+                await asyncio.sleep(quiet_at - loop.time())
+            async with self._writing:
+                if self._keyed_at + PERSON_S > loop.time():
+                    continue
+                await self._line.paste(self._pane, text)
+                self.on_typed()
+                typed()
+                await asyncio.sleep(ENTER_S)
+                await self._line.press(self._pane, ENTER)
+                self.on_typed()
+                return
+
+    async def press(self, key: bytes) -> None:
+        """Press one key, in its place behind what is being written.
+
+        Raises:
+            PaneDeadError, PasteRefusedError: if the pane takes no keys.
+            TmuxError: if tmux does not do it.
+        """
+        async with self._writing:
+            await self._line.press(self._pane, key)
+            self.on_typed()
+
+    def _queue(self, item: bytes | str) -> None:
+        self._behind.append(item)
+        if self._catching_up is None or self._catching_up.done():
+            self._catching_up = asyncio.create_task(self._catch_up())
+
+    async def _catch_up(self) -> None:
+        async with self._writing:
+            while self._behind:
+                item = self._behind[0]
+                try:
+                    if isinstance(item, bytes):
+                        self._line.keys(self._pane, item)
+                    else:
+                        await self._line.paste(self._pane, item)
+                    self.on_typed()
+                except KasmonError as error:
+                    log.info("%s: a paste was dropped: %s", self._session, error)
+                self._behind.popleft()
