@@ -1,0 +1,1 @@
+"""What a person sees and does: the fleet as it is now, and the acts on it."""

@@ -1,0 +1,112 @@
+"""An agent is started, for the first time or again: its host is reached, and the log says that it runs."""
+
+import asyncio
+import contextlib
+import time
+from typing import Final
+
+from kasmon.errors import (
+    HostUnreachableError,
+    KasmonError,
+    LaunchError,
+    SessionEndedError,
+    TimedOutError,
+    UnavailableError,
+)
+from kasmon.host.alive import HostLock, lock_holder
+from kasmon.host.book import Book, advanced, begun
+from kasmon.host.client import link
+from kasmon.host.spawn import last_words
+from kasmon.host.wire import Start
+from kasmon.model.command import Launch, Mode
+from kasmon.model.event import SessionEnded, SessionStarted
+from kasmon.model.state import SessionState
+from kasmon.paths import Places
+from kasmon.supervisor.facts import Facts
+
+START_S: Final = 30.0
+"""How long an agent may take until its log says that it runs, in seconds."""
+
+
+async def begin(places: Places, launch: Launch, *, again: bool = False) -> None:
+    """Start the agent of *launch* and return when it runs, or has run.
+
+    Where it does not start, the session has ended and says why. One that was started meanwhile is not started twice.
+
+    Args:
+        places: where the session is kept.
+        launch: what its `launch.json` says.
+        again: it ran before, so its last host may still be on its way out.
+
+    Raises:
+        KasmonError: why it could not be started.
+        TimedOutError: if nothing was heard of it; it may still start.
+    """
+    try:
+        facts = await asyncio.to_thread(Facts, places, launch.session)
+        now, _ = await asyncio.to_thread(lambda: advanced(places, begun(places, launch.session)))
+        if now.generation >= launch.generation:
+            return
+        await _start(places, launch, facts, again)
+    except TimedOutError:
+        raise
+    except KasmonError as error:
+        await asyncio.to_thread(_leave_ended, places, launch, error.message)
+        raise
+    except OSError as error:
+        raise UnavailableError(f"cannot read what became of {launch.name!r}: {error.strerror or error}.") from error
+
+
+async def _start(places: Places, launch: Launch, facts: Facts, again: bool) -> None:
+    unreachable: KasmonError | None = None
+    try:
+        host = await link(places, launch.session, launch.mode, start=again)
+        try:
+            if launch.mode is Mode.TMUX:
+                await host.ask(Start(n=0, session=launch.session), START_S)
+        finally:
+            await host.aclose()
+    except (SessionEndedError, HostUnreachableError) as error:  # it may be over already: the log knows
+        unreachable = error
+    await _hear(places, launch, facts, unreachable)
+
+
+async def _hear(places: Places, launch: Launch, facts: Facts, unreachable: KasmonError | None) -> None:
+    """Wait until *facts* say that the agent runs, or never will."""
+    is_tmux = launch.mode is Mode.TMUX
+    lock = places.tmux_host_lock if is_tmux else places.host_lock(launch.session)
+    deadline, pause_s = time.monotonic() + START_S, 0.01
+    while True:
+        is_hosted = unreachable is None and await asyncio.to_thread(lock_holder, lock) is not None
+        for event in await asyncio.to_thread(facts.more):
+            if isinstance(event, SessionStarted):
+                return
+            if isinstance(event, SessionEnded):
+                why = (event.why or "it ended at once").rstrip(".")
+                raise LaunchError(f"session {launch.name!r} could not be started: {why}.")
+        if not is_hosted:
+            said = await asyncio.to_thread(
+                last_words, places.tmux_host_log if is_tmux else places.host_log(launch.session)
+            )
+            raise unreachable or HostUnreachableError(launch.name, said or "it ended without a word")
+        if time.monotonic() > deadline:
+            raise TimedOutError(
+                f"session {launch.name!r} did not start within {START_S:g} s.",
+                hint="`kasmon show` tells how it goes on.",
+            )
+        await asyncio.sleep(pause_s)
+        pause_s = min(pause_s * 2, 0.2)
+
+
+def _leave_ended(places: Places, launch: Launch, why: str) -> None:
+    """Write down that the session ended, where no host is there to do it."""
+    lock = HostLock(places.host_lock(launch.session))
+    with contextlib.suppress(OSError):  # nothing can be written: then the list shows it as lost
+        if not lock.take():
+            return
+        try:
+            book = Book(places, launch.session)
+            if book.session.state is not SessionState.ENDED:
+                book.append(SessionEnded(at=time.time(), why=why))
+        finally:
+            lock.let_go()

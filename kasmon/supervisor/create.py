@@ -1,0 +1,163 @@
+"""A session comes into being: the wish checked, an id claimed, its files written, the fleet told. No agent runs yet."""
+
+import contextlib
+import os
+import secrets
+import shutil
+import socket
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from kasmon.config import Config, Resolved, resolve
+from kasmon.errors import SessionEndedError, SessionNotFoundError, UnableError, UnavailableError, UsageError
+from kasmon.model.command import Launch, Mode
+from kasmon.model.event import SessionCreated
+from kasmon.model.permission import SessionId
+from kasmon.model.state import ALIVE
+from kasmon.paths import Places, write_private
+from kasmon.supervisor.environment import encoded, own_variables
+from kasmon.supervisor.look import look_once
+from kasmon.supervisor.names import announce, proper
+
+FIRST_LETTERS: Final = "abcdefghijklmnopqrstuvwxyz"
+LETTERS: Final = f"{FIRST_LETTERS}234567"
+ID_LENGTH: Final = 8
+
+
+class NewSession(msgspec.Struct, frozen=True, kw_only=True):
+    """A session that somebody wants. What is left out comes from the config, or from where the caller stands."""
+
+    name: str
+    agent: str = ""
+    """A profile's name; empty is the program's own name with *argv*, else the config's default."""
+    mode: Mode | None = None
+    argv: tuple[str, ...] = ()
+    """Any program to run in tmux, with its arguments."""
+    workdir: str = ""
+    """Empty is the caller's own folder."""
+    prompt: str = ""
+    """The first prompt."""
+    parent: SessionId | None = None
+    """Open a further window beside this tmux session's."""
+    environment: tuple[str, ...] = ()
+    """`NAME` takes the caller's value, `NAME=value` says it."""
+    task: int | None = None
+    wave: int | None = None
+    peers: int | None = None
+    """The size of the wave, this session counted."""
+    plan: str | None = None
+    seed: int = 0
+    """For the scripted agent: what its pauses are drawn from."""
+    speed: float = 1.0
+    """For the scripted agent: its pauses are divided by this; 0 means none."""
+
+
+def prepare(
+    places: Places, config: Config, wanted: NewSession, at: float, variables: Mapping[str, str] = os.environ
+) -> Launch:
+    """Make the session that is *wanted* known to the fleet, and return how it is to be started.
+
+    Args:
+        at: the time of day.
+        variables: the caller's environment.
+
+    Raises:
+        UsageError: if the name, the folder, a variable or the mode makes no sense as written.
+        NameTakenError: if another session that is not forgotten has the name.
+        KasmonError: what `config.resolve` says of an agent that cannot be started.
+        UnableError, SessionEndedError, SessionNotFoundError: if there is no terminal to open a window beside.
+        UnavailableError: if the state folder takes no files.
+    """
+    name = proper(wanted.name)
+    resolved = resolve(config, wanted.agent, wanted.mode, wanted.argv, environment=variables)
+    own = own_variables(resolved.environment, wanted.environment, variables)
+    launch = Launch(
+        session=SessionId(""),
+        name=name,
+        agent=resolved.agent,
+        mode=resolved.mode,
+        backend=resolved.backend,
+        argv=resolved.argv,
+        workdir=str(_folder(wanted.workdir)),
+        prompt=wanted.prompt,
+        model=resolved.model,
+        parent=_parent(places, wanted.parent, resolved),
+        environment_names=tuple(own),
+        task=wanted.task,
+        wave=wanted.wave,
+        peers=wanted.peers,
+        plan=wanted.plan,
+        fallback=resolved.fallback,
+        bypassing=resolved.bypassing,
+        seed=wanted.seed,
+        speed=wanted.speed,
+        created_at=at,
+    )
+    _check_writable(launch)
+    try:
+        places.make()
+        launch = msgspec.structs.replace(launch, session=claim(places))
+        _furnish(places, launch, own)
+    except OSError as error:
+        raise UnavailableError(f"cannot write into {str(places.state)!r}: {error.strerror or error}.") from error
+    return launch
+
+
+def claim(places: Places) -> SessionId:
+    """A new session id; its folder is ours from now on."""
+    while True:
+        session = SessionId(
+            secrets.choice(FIRST_LETTERS) + "".join(secrets.choice(LETTERS) for _ in range(ID_LENGTH - 1))
+        )
+        with contextlib.suppress(FileExistsError):
+            places.folder(session).mkdir(mode=0o700)
+            return session
+
+
+def _furnish(places: Places, launch: Launch, own: Mapping[str, str]) -> None:
+    """Fill the session's folder and tell the fleet; or leave no folder."""
+    try:
+        write_private(places.environment(launch.session), encoded(own))
+        write_private(places.launch(launch.session), msgspec.json.encode(launch))
+        announce(places, SessionCreated(at=launch.created_at, launch=launch, machine=socket.gethostname()))
+    except BaseException:
+        shutil.rmtree(places.folder(launch.session), ignore_errors=True)
+        raise
+
+
+def _folder(workdir: str) -> Path:
+    folder = Path(workdir or ".").expanduser().absolute()
+    if not folder.is_dir():
+        why = "is no folder" if folder.exists() else "does not exist"
+        raise UsageError(f"the folder {str(folder)!r} {why}.", hint="Make it first, or give another.")
+    return folder
+
+
+def _parent(places: Places, wanted: SessionId | None, resolved: Resolved) -> SessionId | None:
+    """The session beside which a window is to be opened, if there is one to open it beside."""
+    if wanted is None:
+        return None
+    parent = look_once(places).get(wanted)
+    if parent is None:
+        raise SessionNotFoundError(wanted)
+    if parent.mode is not Mode.TMUX:
+        raise UnableError(f"cannot open a window beside {parent.name!r}: a structured session has no terminal.")
+    if resolved.mode is not Mode.TMUX:
+        raise UsageError("a structured session opens no window.", hint="Leave out --in, or take --mode tmux.")
+    if parent.state not in ALIVE:
+        raise SessionEndedError(parent.name)
+    return parent.id
+
+
+def _check_writable(launch: Launch) -> None:
+    """Refuse what no log could hold: it is written in UTF-8."""
+    for text in (launch.workdir, launch.prompt, *launch.argv, launch.plan or ""):
+        try:
+            text.encode()
+        except UnicodeEncodeError as error:
+            raise UsageError(f"{text!r} is not UTF-8.") from error
+        if "\0" in text:
+            raise UsageError(f"{text!r} holds a NUL character.")

@@ -1,0 +1,82 @@
+"""From what the facts say and who was seen alive to what is shown: where lost and unsure come from. Pure.
+
+| facts | host | agent's process | shown |
+|---|---|---|---|
+| ended, or lost by its host's own word | any | any | as the facts say |
+| never started | there, or 15 s not over | - | starting |
+| never started | gone | - | lost |
+| runs | there | any | as the facts say |
+| runs, structured | gone | any | lost |
+| runs, in tmux | gone | gone | lost |
+| runs, in tmux | gone | runs, or never known | unsure |
+"""
+
+from typing import Final, NamedTuple
+
+import msgspec
+
+from kasmon.model.command import Mode
+from kasmon.model.session import HostSeen, Session
+from kasmon.model.state import SessionState
+
+START_S: Final = 15.0
+"""How long a session may take from its creation to its host's lock, in seconds."""
+NEVER_STARTED: Final = "it was never started"
+HOST_GONE: Final = "its host is gone, and its agent with it"
+AGENT_ALIVE: Final = "host gone, agent alive"
+AGENT_UNKNOWN: Final = "host gone, agent not known"
+LINE_GONE: Final = "what carried it is gone"
+
+
+class Seen(NamedTuple):
+    """Who of a session was alive at one look."""
+
+    host: int | None = None
+    """The pid of its host, 0 if the host did not say; None if nobody holds its lock."""
+    agent_runs: bool = False
+    """Whether the agent's logged process still runs; only looked at where the host is gone."""
+    heard_at: float = 0.0
+    """When its log was last written to; likewise."""
+
+
+def derive(session: Session, seen: Seen, now: float) -> Session:
+    """*session*, folded from its facts, as it is to be shown at *now* by who was *seen*."""
+    if session.state is SessionState.ENDED:
+        return session
+    host = HostSeen(pid=seen.host or None, alive=seen.host is not None)
+    if session.state is SessionState.LOST:
+        return _lost(session, host, session.end_why or LINE_GONE, session.since)
+    if host.alive:
+        return msgspec.structs.replace(session, host=host)
+    if session.generation == 0:
+        if -START_S < now - session.created_at < START_S:
+            return msgspec.structs.replace(session, host=host)
+        return _lost(session, host, NEVER_STARTED, session.created_at)
+    since = max(session.since, seen.heard_at)
+    if session.mode is not Mode.TMUX or (session.pid is not None and not seen.agent_runs):
+        return _lost(session, host, HOST_GONE, since)
+    return msgspec.structs.replace(
+        session,
+        state=SessionState.UNSURE,
+        unsure_why=AGENT_ALIVE if seen.agent_runs else AGENT_UNKNOWN,
+        asking=None,
+        source="host",
+        since=since,
+        host=host,
+    )
+
+
+def _lost(session: Session, host: HostSeen, why: str, since: float) -> Session:
+    """A lost session waits for no answer: nobody is there to take it."""
+    return msgspec.structs.replace(
+        session,
+        state=SessionState.LOST,
+        unsure_why=None,
+        asking=None,
+        asks=(),
+        limited_until=None,
+        end_why=why,
+        source="host",
+        since=since,
+        host=host,
+    )

@@ -1,0 +1,30 @@
+"""Which session is meant: an id, an exact name, or an unambiguous id prefix, in this order; never a name prefix."""
+
+from typing import Final
+
+from kasmon.errors import AmbiguousSessionError, SessionNotFoundError
+from kasmon.model.fleet import Fleet
+from kasmon.model.session import Session
+
+PREFIX_LENGTH: Final = 3
+"""The shortest id prefix that counts, in characters."""
+
+
+def find(fleet: Fleet, wanted: str) -> Session:
+    """The session of *fleet* that goes by *wanted*.
+
+    Raises:
+        SessionNotFoundError: if there is none.
+        AmbiguousSessionError: if several ids begin so.
+    """
+    for session in fleet.sessions:
+        if session.id == wanted:
+            return session
+    named = [session for session in fleet.sessions if session.name == wanted]
+    prefixed = [session for session in fleet.sessions if session.id.startswith(wanted)]
+    candidates = named or (prefixed if len(wanted) >= PREFIX_LENGTH else [])
+    if not candidates:
+        raise SessionNotFoundError(wanted)
+    if len(candidates) > 1:
+        raise AmbiguousSessionError(wanted, sorted(session.id for session in candidates))
+    return candidates[0]

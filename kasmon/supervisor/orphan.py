@@ -1,0 +1,52 @@
+"""An agent that outlived its host: ended before another one takes up the same conversation.
+
+Only a process that is the one in the log, by id and start time, is ever signalled.
+"""
+
+import contextlib
+import os
+import signal
+import time
+from typing import Final
+
+from kasmon.host.alive import is_running
+
+GRACE_S: Final = 3.0
+"""How long it may take to end by itself, in seconds."""
+
+
+def end_orphan(pid: int | None, started: float | None) -> bool:
+    """End the process *pid* that started at *started*, if it still runs; whether it is gone.
+
+    Blocks for 2 * GRACE_S at most.
+    """
+    if pid is None or started is None or pid <= 1:
+        return True
+    handle = _handle(pid)
+    try:
+        for number in (signal.SIGTERM, signal.SIGKILL):
+            deadline = time.monotonic() + GRACE_S
+            if is_running(pid, started):
+                _send(handle, pid, number)
+            while is_running(pid, started) and time.monotonic() < deadline:
+                time.sleep(0.02)
+        return not is_running(pid, started)
+    finally:
+        if handle is not None:
+            os.close(handle)
+
+
+def _handle(pid: int) -> int | None:
+    """A handle of the process as it is now: its id could come to mean another. None where the system has none."""
+    try:
+        return os.pidfd_open(pid) if hasattr(os, "pidfd_open") else None
+    except OSError:
+        return None
+
+
+def _send(handle: int | None, pid: int, number: signal.Signals) -> None:
+    with contextlib.suppress(OSError):
+        if handle is not None:
+            signal.pidfd_send_signal(handle, number)
+        else:
+            os.kill(pid, number)

@@ -1,0 +1,238 @@
+"""The acts on sessions that the command line and the dashboard share. Each is done, or raises why it was not.
+
+A `Session` that is passed in is what the caller saw; where it matters the host has the last word.
+"""
+
+import asyncio
+import contextlib
+import time
+from typing import Final
+
+import msgspec
+
+from kasmon.config import Config
+from kasmon.errors import (
+    HostUnreachableError,
+    InteractiveOnlyError,
+    KasmonError,
+    RefusedError,
+    SessionEndedError,
+    TimedOutError,
+    UnavailableError,
+    UsageError,
+)
+from kasmon.host.book import wanted as launch_of
+from kasmon.host.client import HostLink, link
+from kasmon.host.wire import Do, Done, Forget, Look, Numbered, PaneSeen, Rename
+from kasmon.model.command import Answer, Interrupt, Mode, Prompt, Receipt, Stop, When, Wish
+from kasmon.model.event import SessionEnded, SessionForgotten, SessionRenamed
+from kasmon.model.permission import SessionId
+from kasmon.model.session import Session
+from kasmon.model.state import ALIVE, SessionState
+from kasmon.paths import Places, write_private
+from kasmon.supervisor.begin import begin
+from kasmon.supervisor.create import NewSession, prepare
+from kasmon.supervisor.facts import Facts
+from kasmon.supervisor.names import announce, note, proper
+from kasmon.supervisor.orphan import end_orphan
+from kasmon.supervisor.read import read
+from kasmon.supervisor.wait import wait_for
+
+__all__ = [
+    "NewSession",
+    "answer",
+    "attach_argv",
+    "create",
+    "forget",
+    "interrupt",
+    "pane",
+    "read",
+    "rename",
+    "restart",
+    "send",
+    "stop",
+    "wait_for",
+]
+
+ENDING_S: Final = 20.0
+"""How much longer than its grace a stop may take until the log says that the agent ended, in seconds."""
+
+
+async def create(places: Places, config: Config, wanted: NewSession) -> SessionId:
+    """Start the session that is *wanted* and return its id; its agent runs then.
+
+    Raises:
+        KasmonError: as `prepare` and `begin` do. Where the agent could not be started, its session has ended.
+    """
+    launch = await asyncio.to_thread(prepare, places, config, wanted, time.time())
+    await begin(places, launch)
+    return launch.session
+
+
+async def send(places: Places, session: Session, text: str, when: When = "now") -> Receipt:
+    """Give the agent *text* as one prompt, and return how far it came until now; the log tells how it goes on.
+
+    Raises:
+        UsageError: if there is no text.
+        SessionBusyError: if the agent is in a turn and *when* is `refuse`.
+        SessionEndedError, HostUnreachableError: if nobody is there to take it.
+        TimedOutError: if the host did not answer in 10 s; whether it has the prompt is not known then.
+    """
+    if not text.strip():
+        raise UsageError("there is no text to send.")
+    receipt = (await _do(places, session, Prompt(text=text, when=when))).receipt
+    if receipt is None:
+        raise HostUnreachableError(session.name, "it did not say what became of the prompt")
+    return receipt
+
+
+async def interrupt(places: Places, session: Session) -> None:
+    """End the agent's turn.
+
+    Raises:
+        UnableError: if this kind of agent cannot be interrupted.
+        SessionEndedError, HostUnreachableError: if nobody is there to take it.
+    """
+    await _do(places, session, Interrupt())
+
+
+async def answer(places: Places, session: Session, answer: Answer) -> None:
+    """Carry *answer* to the agent that asked.
+
+    Raises:
+        RequestClosedError, StaleRequestError, RequestNotFoundError: if this is not what the agent waits for.
+        UnableError: if it does not take this answer.
+        SessionEndedError, HostUnreachableError: if nobody is there to take it.
+    """
+    await _do(places, session, answer)
+
+
+async def stop(places: Places, session: Session, grace_s: float = 5.0) -> None:
+    """Ask the agent to finish, end it after *grace_s* seconds, and return when it has ended.
+
+    Raises:
+        SessionEndedError, HostUnreachableError: if it does not run.
+        TimedOutError: if it was told, and its end was not heard of.
+    """
+    facts = await asyncio.to_thread(Facts, places, session.id)
+    await _do(places, session, Stop(grace_s=grace_s))
+    deadline = time.monotonic() + grace_s + ENDING_S
+    while not any(isinstance(event, SessionEnded) for event in await asyncio.to_thread(facts.more)):
+        if time.monotonic() > deadline:
+            raise TimedOutError(f"session {session.name!r} was told to stop and has not ended yet.")
+        await asyncio.sleep(0.02)
+
+
+async def restart(places: Places, session: Session, *, force: bool = False) -> None:
+    """Start the agent again, with its conversation where its backend can; id and log stay, the generation is the next.
+
+    Raises:
+        RefusedError: if it runs, and *force* does not say to stop it first.
+        KasmonError: as `begin` does.
+    """
+    if session.state in ALIVE:
+        if not force:
+            raise RefusedError(
+                f"session {session.name!r} is {session.state}: it runs.",
+                hint=f"Stop it first: `kasmon stop {session.id}`.",
+            )
+        with contextlib.suppress(SessionEndedError):
+            await stop(places, session)
+    elif session.state is SessionState.LOST and not await asyncio.to_thread(
+        end_orphan, session.pid, session.pid_started
+    ):
+        raise RefusedError(f"the agent of session {session.name!r} lost its host and cannot be ended.")
+    launch = await asyncio.to_thread(launch_of, places, session.id)
+    launch = msgspec.structs.replace(
+        launch,
+        name=session.name,
+        generation=session.generation + 1,
+        resume=session.resume_id or launch.resume,
+    )
+    await asyncio.to_thread(write_private, places.launch(session.id), msgspec.json.encode(launch))
+    await begin(places, launch, again=True)
+
+
+async def rename(places: Places, session: Session, name: str) -> str:
+    """Give the session another name, and return it as it is shown from now on.
+
+    Raises:
+        UsageError: if it is no proper name.
+        NameTakenError: if another session has it.
+    """
+    clean = proper(name)
+    fact = SessionRenamed(at=time.time(), session=session.id, name=clean)
+    await asyncio.to_thread(announce, places, fact)
+    if session.mode is Mode.TMUX:
+        with contextlib.suppress(
+            KasmonError
+        ):  # the window's title is a courtesy: the host takes the name when it starts
+            await _tell_running_host(places, Rename(n=0, session=session.id, name=clean))
+    return clean
+
+
+async def forget(places: Places, session: Session) -> None:
+    """Take an ended session off the list, with its variables and its dead pane; its log stays.
+
+    Raises:
+        RefusedError: if its agent runs, or may.
+    """
+    if session.state in ALIVE:
+        raise RefusedError(
+            f"session {session.name!r} is {session.state}, so it is not forgotten.",
+            hint=f"Stop it first: `kasmon stop {session.id}`.",
+        )
+    if session.mode is Mode.TMUX:
+        with contextlib.suppress(UnavailableError, TimedOutError):  # then its pane is gone, or goes with its server
+            await _tell_running_host(places, Forget(n=0, session=session.id))
+    await asyncio.to_thread(_strike_off, places, session.id)
+
+
+async def pane(places: Places, session: Session) -> PaneSeen:
+    """What tmux says of the session's pane.
+
+    Raises:
+        InteractiveOnlyError: if it has none.
+        UnavailableError: if tmux or its host is not there.
+    """
+    if session.mode is not Mode.TMUX:
+        raise InteractiveOnlyError(session.name)
+    async with contextlib.aclosing(await link(places, session.id, session.mode)) as host:
+        seen = await host.ask(Look(n=0, session=session.id))
+    if not isinstance(seen, PaneSeen):
+        raise HostUnreachableError(session.name, "it did not say what its pane is like")
+    return seen
+
+
+async def attach_argv(places: Places, session: Session) -> list[str]:
+    """The command line that attaches a terminal to the session's.
+
+    Raises:
+        InteractiveOnlyError, UnavailableError: as `pane`.
+    """
+    return list((await pane(places, session)).attach)
+
+
+async def _do(places: Places, session: Session, wish: Wish) -> Done:
+    """Have the session's host carry out *wish*."""
+    if session.state is SessionState.ENDED:
+        raise SessionEndedError(session.name)
+    if session.state is SessionState.LOST:
+        why = (session.end_why or "it is lost").rstrip(".")
+        raise HostUnreachableError(session.name, f"{why}; `kasmon restart {session.id}` starts it again")
+    async with contextlib.aclosing(await link(places, session.id, session.mode)) as host:
+        done = await host.ask(Do(n=0, session=session.id, wish=wish))
+    if not isinstance(done, Done):
+        raise HostUnreachableError(session.name, "it answered something else")
+    return done
+
+
+async def _tell_running_host(places: Places, frame: Numbered) -> None:
+    """Ask the shared tmux host, if there is one; none is started for this."""
+    async with contextlib.aclosing(await HostLink.open(places.tmux_host_socket)) as host:
+        await host.ask(frame)
+
+
+def _strike_off(places: Places, session: SessionId) -> None:
+    note(places, SessionForgotten(at=time.time(), session=session))
+    places.environment(session).unlink(missing_ok=True)

@@ -1,0 +1,167 @@
+"""The fleet as it goes on: all logs followed, everybody's liveness looked at, one frozen `Fleet` after the other.
+
+What changes on disk is heard at once where the system tells; that is a hint. The truth is the look once a second at
+every session that has not ended, and every few seconds at all others.
+"""
+
+import threading
+import time
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from typing import Final
+
+from kasmon.errors import LogMissingError
+from kasmon.model.event import Event
+from kasmon.model.fleet import Fleet
+from kasmon.model.permission import SessionId
+from kasmon.model.session import Session
+from kasmon.model.state import SessionState
+from kasmon.paths import Places
+from kasmon.store.fleet import FleetFold, FleetMoved
+from kasmon.store.index import remember
+from kasmon.store.log import START, Cursor, EventLog
+from kasmon.supervisor.derive import Seen, derive
+from kasmon.supervisor.find import find
+from kasmon.supervisor.follow import Follower
+from kasmon.supervisor.keep import IndexKeeper
+from kasmon.supervisor.look import Sight, look_once, no_room
+
+__all__ = ["FleetWatch", "find", "look_once"]
+
+ENDED_AT_ONCE: Final = 250
+"""How many ended sessions a look takes in turn (somebody may have restarted one): at 1 Hz all of 1,000 within 4 s."""
+
+
+class FleetWatch:
+    """A view of one kasmon that keeps itself up to date. Its calls may come from any thread.
+
+    A session that did not change is the same object in the next `Fleet`. The index is written by whichever watch holds
+    `fleet.lock`; with *writes* false this one never does.
+    """
+
+    def __init__(self, places: Places, *, clock: Callable[[], float] = time.time, writes: bool = True) -> None:
+        self.places = places
+        self._clock = clock
+        self._busy = threading.Lock()
+        self._fold = FleetFold(places)
+        self._sight = Sight(places)
+        self._keeper = IndexKeeper(places) if writes else None
+        self._fleet = Fleet()
+        self._shown: dict[SessionId, Session] = {}
+        self._because: dict[SessionId, tuple[Session, Seen]] = {}
+        """What each shown session was derived from."""
+        self._unended: set[SessionId] = set()
+        self._ended: list[SessionId] = []
+        """The ended sessions whose turn to be looked at is still to come."""
+        self._is_new = True
+
+    def look(self) -> Fleet:
+        """The fleet after a look at all that may have changed; file work, so call it in a thread.
+
+        Where something cannot be read, what was known of it stays, and `Fleet.read_only` says why.
+        """
+        with self._busy:
+            if self._is_new:
+                remember(self.places.index, self._fold)
+                wanted: Iterable[SessionId] = ()
+            else:
+                if not self._ended:
+                    self._ended = [session for session in self._shown if session not in self._unended]
+                wanted = self._unended.union(self._ended[-ENDED_AT_ONCE:])
+                del self._ended[-ENDED_AT_ONCE:]
+            self._look_at(wanted)
+            if self._keeper is not None:
+                self._keeper.keep(self._fold)
+            return self._fleet
+
+    def glance(self, sessions: Iterable[SessionId]) -> Fleet:
+        """The fleet after a look at *sessions* and at the fleet's own log only."""
+        with self._busy:
+            if not self._is_new:
+                self._look_at(sessions)
+            return self._fleet
+
+    def events(self, session: SessionId, since: Cursor = START) -> Iterator[tuple[Event, Cursor]]:
+        """Yield the session's facts after *since*, each with the cursor behind it; none while it has no log."""
+        try:
+            yield from EventLog(self.places.log(session)).read(since)
+        except LogMissingError:
+            return
+
+    async def changes(self) -> AsyncIterator[Fleet]:
+        """Yield the fleet now, then after each change, at most ten times a second. Never ends by itself.
+
+        A reader that is slow gets the newest fleet, never a backlog. All file work is done in a thread.
+        """
+        follower = Follower(self)
+        try:
+            while True:
+                yield await follower.next()
+        finally:
+            await follower.aclose()
+
+    def close(self) -> None:
+        """Bring the index up to date and let another watch write it; idempotent."""
+        with self._busy:
+            if self._keeper is not None:
+                self._keeper.close(self._fold)
+
+    def _look_at(self, wanted: Iterable[SessionId]) -> None:
+        """Bring *wanted*, and what the fleet's log tells of, up to date in `_fleet`."""
+        now, problem = self._clock(), ""
+        try:
+            self._sight.refresh()
+            moved = self._fold.read_fleet()
+        except OSError as error:
+            self._publish(now, False, _why(error))
+            return
+        sessions = self._fold.sessions.keys() if self._is_new else moved.changed.union(wanted)
+        self._is_new = False
+        grown: list[SessionId] = []
+        differs = self._drop(moved)
+        for session in list(sessions):
+            if session not in self._fold.sessions:
+                continue
+            try:
+                if self._fold.read_session(session):
+                    grown.append(session)
+                elif session in self._shown and session not in self._unended:
+                    continue
+                seen = self._sight.of(self._fold.sessions[session].session)
+            except OSError as error:
+                problem = _why(error)
+                self._unended.add(session)  # to be looked at again with the next reconcile
+                continue
+            differs |= self._show(session, seen, now)
+        if self._keeper is not None:
+            self._keeper.note(moved.changed.union(grown), moved.gone)
+        self._publish(now, differs, problem)
+
+    def _show(self, session: SessionId, seen: Seen, now: float) -> bool:
+        """Put *session* into the picture as *seen*; whether it looks different now."""
+        folded = self._fold.sessions[session].session
+        folded_before, seen_before = self._because.get(session, (None, None))
+        if folded is folded_before and seen == seen_before and folded.generation:
+            return False
+        self._because[session] = (folded, seen)
+        (self._unended.discard if folded.state is SessionState.ENDED else self._unended.add)(session)
+        derived = derive(folded, seen, now)
+        if derived == self._shown.get(session):
+            return False
+        self._shown[session] = derived
+        return True
+
+    def _drop(self, moved: FleetMoved) -> bool:
+        for session in moved.gone:
+            self._unended.discard(session)
+            self._because.pop(session, None)
+            self._shown.pop(session, None)
+        return bool(moved.gone)
+
+    def _publish(self, now: float, differs: bool, problem: str) -> None:
+        sessions = tuple(self._shown.values()) if differs else self._fleet.sessions
+        kept = self._keeper.problem if self._keeper is not None else ""
+        self._fleet = Fleet(sessions=sessions, at=now, read_only=problem or kept or no_room(self.places))
+
+
+def _why(error: OSError) -> str:
+    return f"cannot read {str(error.filename or 'the logs')!r}: {error.strerror}"
