@@ -1,0 +1,71 @@
+"""The entry of everything, `kasmon ...` and `python -m kasmon ...`: short ways first, the library for the rest last."""
+
+import os
+import sys
+from collections.abc import Sequence
+
+KEPT = ("TEXTUAL_THEME", "TEXTUAL_ANIMATIONS")
+"""What of Textual's variables may still do something; the others press keys, import code or open connections."""
+
+
+def main() -> int:
+    """Do what the command line says; return the exit code."""
+    forget_textual()
+    arguments = sys.argv[1:]
+    if arguments[:1] == ["host"]:
+        return host(arguments[1:])
+    if arguments[:1] == ["ls"] and (wanted := plain_ls(arguments[1:])) is not None:
+        from kasmon.commands.listing import ls
+        from kasmon.commands.output import guarded
+
+        states, wave, wants_json = wanted
+        return guarded(lambda: ls(states, wave, wants_json=wants_json), wants_json=wants_json)
+    from kasmon.cli import run
+
+    return run(arguments)
+
+
+def host(arguments: Sequence[str]) -> int:
+    """Be a host process: of one structured session, or of all sessions in tmux."""
+    if list(arguments) == ["--tmux"]:
+        from kasmon.host import terminals
+
+        return terminals.main() or 0
+    from kasmon.host import process
+
+    return process.main(list(arguments)) or 0
+
+
+def plain_ls(arguments: Sequence[str]) -> tuple[str | None, int | None, bool] | None:
+    """The states, wave and `--json` of an `ls` that is written plainly; None for what the library has to read."""
+    states: str | None = None
+    wave: int | None = None
+    wants_json = False
+    rest = iter(arguments)
+    for argument in rest:
+        name, has_value, value = argument.partition("=")
+        if argument == "--json":
+            wants_json = True
+            continue
+        if name not in ("--state", "--wave"):
+            return None
+        value = value if has_value else next(rest, "")
+        if name == "--state" and value and not value.startswith("-"):
+            states = value
+        elif name == "--wave" and value.isascii() and value.isdigit():
+            wave = int(value)
+        else:
+            return None
+    return states, wave, wants_json
+
+
+def forget_textual() -> None:
+    """Drop Textual's variables, unless somebody works on kasmon itself (`KASMON_DEV=1`)."""
+    if os.environ.get("KASMON_DEV") != "1":
+        for name in [name for name in os.environ if name.startswith("TEXTUAL_") or name == "TEXTUAL"]:
+            if name not in KEPT:
+                del os.environ[name]
+
+
+if __name__ == "__main__":
+    sys.exit(main())

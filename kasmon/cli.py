@@ -1,0 +1,358 @@
+"""The commands: what each takes, and the one thing it calls. A function's docstring is its help.
+
+`--help` changes nothing and starts nothing. What a function calls is imported when it is called.
+"""
+
+import sys
+from collections.abc import Sequence
+from difflib import get_close_matches
+from functools import partial
+from typing import Annotated, Literal
+
+from cyclopts import App, CycloptsError, Parameter
+
+from kasmon import __version__
+from kasmon.commands.later import LATER, refuse
+from kasmon.commands.output import guarded
+from kasmon.errors import UsageError
+from kasmon.model.command import When
+
+LATER_GROUP = "With a later version"
+Json = Annotated[bool, Parameter(name="--json", negative=(), help="Print one JSON object, for programs.")]
+Session = Annotated[str, Parameter(help="Id, exact name, or the beginning of an id (3 letters or more).")]
+Text = Annotated[str | None, Parameter(allow_leading_hyphen=True, help="The prompt; `-` reads it from stdin.")]
+States = Annotated[str | None, Parameter(help="States, with commas: starting, idle, working, asking, limited, ...")]
+
+app = App(
+    name="kasmon",
+    help="A live dashboard and runtime for many coding agents. Without a command it opens the dashboard.",
+    help_formatter="plain",
+    version=f"kasmon {__version__}",
+    version_flags=["--version"],
+    result_action="return_value",
+    exit_on_error=False,
+    print_error=False,
+    help_on_error=False,
+)
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Do what *arguments* say; return the exit code."""
+    options = arguments[: arguments.index("--")] if "--" in arguments else arguments
+    return guarded(partial(_run, list(arguments)), wants_json="--json" in options)
+
+
+def _run(arguments: list[str]) -> int | None:
+    verb = next((word for word in arguments[:1] if not word.startswith("-")), "")
+    if verb and verb not in app:
+        near = get_close_matches(verb, app, n=1)
+        hint = f"Did you mean {near[0]!r}?" if near else "See `kasmon --help`."
+        raise UsageError(f"there is no command {verb!r}.", hint=hint)
+    try:
+        code: int | None = app(arguments)
+    except CycloptsError as error:
+        raise UsageError(" ".join(str(error).split()), hint=f"See `{f'kasmon {verb}'.strip()} --help`.") from error
+    return code
+
+
+@app.default
+def dashboard() -> int:
+    """Open the dashboard."""
+    from kasmon.commands.screen import dashboard
+
+    return dashboard()
+
+
+@app.command
+def demo(
+    *,
+    agents: int = 12,
+    seed: int = 1,
+    headless: Annotated[
+        float | None, Parameter(help="Open no screen, run for so many seconds, print `ls --json`.")
+    ] = None,
+    svg: Annotated[str | None, Parameter(help="Save the dashboard's picture here.")] = None,
+) -> int:
+    """Show a live fleet of scripted agents; nothing is left behind."""
+    from kasmon.commands.screen import demo
+
+    return demo(agents, seed, headless, svg)
+
+
+@app.command
+def new(
+    name: str,
+    /,
+    *argv: Annotated[str, Parameter(help="Behind `--`: any program to run in tmux, with its arguments.")],
+    agent: Annotated[
+        str, Parameter(help="A profile: claude, codex, opencode, gemini, amp, shell, scripted, or your own.")
+    ] = "",
+    mode: Annotated[str | None, Parameter(help="tmux or sdk; by default what the profile says, else tmux.")] = None,
+    sandbox: Annotated[str | None, Parameter(help="Comes with a later version.")] = None,
+    dir: Annotated[str, Parameter(help="The folder it works in; by default this one.")] = "",  # noqa: A002 - its flag
+    prompt: Annotated[
+        str, Parameter(allow_leading_hyphen=True, help="Its first prompt; `-` reads it from stdin.")
+    ] = "",
+    in_: Annotated[str | None, Parameter(name="--in", help="Open a further window beside this session's.")] = None,
+    task: Annotated[int | None, Parameter(help="Its task's number.")] = None,
+    wave: Annotated[int | None, Parameter(help="Its wave's number.")] = None,
+    peers: Annotated[int | None, Parameter(help="How many sessions its wave has, with this one.")] = None,
+    env: Annotated[
+        list[str] | None,
+        Parameter(
+            negative=(),
+            help="A variable for it: NAME takes yours. NAME=VALUE can be read by others, in `ps`.",
+        ),
+    ] = None,
+    json: Json = False,
+) -> None:
+    """Start a session and print its id."""
+    from kasmon.commands import living
+
+    wanted = living.Wanted(
+        name=name,
+        argv=argv,
+        agent=agent,
+        mode=mode,
+        sandbox=sandbox,
+        folder=dir,
+        prompt=prompt,
+        beside=in_,
+        task=task,
+        wave=wave,
+        peers=peers,
+        variables=env or (),
+    )
+    living.new(wanted, wants_json=json)
+
+
+@app.command
+def ls(
+    *,
+    watch: Annotated[bool, Parameter(negative=(), help="Go on, and print what changes.")] = False,
+    state: States = None,
+    wave: int | None = None,
+    json: Json = False,
+) -> None:
+    """List the sessions, those that need you first."""
+    if watch:
+        from kasmon.commands.watching import watch as follow
+
+        return follow(state, wave, wants_json=json)
+    from kasmon.commands.listing import ls
+
+    return ls(state, wave, wants_json=json)
+
+
+@app.command
+def show(session: Session, /, *, json: Json = False) -> None:
+    """Show all that is known of one session."""
+    from kasmon.commands.looking import show
+
+    show(session, wants_json=json)
+
+
+@app.command
+def send(
+    session: Annotated[
+        str | None, Parameter(help="Id, exact name, or the beginning of an id; left out with --to.")
+    ] = None,
+    text: Text = None,
+    /,
+    *,
+    to: Annotated[str | None, Parameter(help="Send to all of these: state=idle,wave=2,agent=claude.")] = None,
+    when: Annotated[When, Parameter(help="If it is busy: queue, type it anyway, interrupt first, or refuse.")] = "now",
+    wait: Annotated[str | None, Parameter(help="Then wait until it is in one of these states.")] = None,
+    timeout: Annotated[float | None, Parameter(help="Give up after so many seconds.")] = None,
+    json: Json = False,
+) -> int:
+    """Send a prompt, and print the receipt."""
+    from kasmon.commands.talking import send
+
+    if to is not None and text is None:
+        session, text = None, session
+    if text is None:
+        raise UsageError("there is no prompt.", hint="Say `kasmon send SESSION TEXT`, or `-` to read it from stdin.")
+    return send(session, text, to=to, when=when, states=wait, timeout_s=timeout, wants_json=json)
+
+
+@app.command
+def read(
+    session: Session,
+    /,
+    *,
+    range: Annotated[  # noqa: A002 - its flag
+        str | None,
+        Parameter(allow_leading_hyphen=True, help="Lines A:B; -N counts from the end, nothing or `-` is the end."),
+    ] = None,
+    lines: Annotated[int | None, Parameter(help="The last so many lines.")] = None,
+    ansi: Annotated[bool, Parameter(negative=(), help="Keep colours.")] = False,
+    json: Json = False,
+) -> None:
+    """Print a session's screen with 50 lines above it, or its transcript."""
+    from kasmon.commands.reading import read
+
+    read(session, span=range, lines=lines, ansi=ansi, wants_json=json)
+
+
+@app.command
+def wait(
+    *sessions: Session,
+    for_: Annotated[str, Parameter(name="--for", help="States, with commas.")],
+    timeout: Annotated[float | None, Parameter(help="Give up after so many seconds.")] = None,
+    any: Annotated[bool, Parameter(negative=(), help="One of them is enough.")] = False,  # noqa: A002 - its flag
+    json: Json = False,
+) -> None:
+    """Wait until sessions are in a state."""
+    from kasmon.commands.watching import wait
+
+    if not sessions:
+        raise UsageError("there is no session to wait for.", hint="See `kasmon wait --help`.")
+    wait(sessions, for_, timeout, one_will_do=any, wants_json=json)
+
+
+@app.command
+def inbox(*, json: Json = False) -> None:
+    """List the requests that wait for you, oldest first."""
+    from kasmon.commands.looking import inbox
+
+    inbox(wants_json=json)
+
+
+@app.command
+def answer(
+    request: Annotated[str, Parameter(help="The request's id, from `kasmon inbox`.")],
+    decision: Annotated[str, Parameter(help="allow, always, deny, edit, choose or later.")],
+    /,
+    *,
+    digest: Annotated[
+        str, Parameter(help="The digest of what you decided on. Without it the request is shown first.")
+    ] = "",
+    scope: Annotated[Literal["session", "plan", "project"], Parameter(help="How far `always` reaches.")] = "session",
+    reason: Annotated[str, Parameter(allow_leading_hyphen=True, help="Told to the agent with `deny`.")] = "",
+    input: Annotated[  # noqa: A002 - its flag
+        str | None,
+        Parameter(allow_leading_hyphen=True, help="With `edit`: the input to go on with, as JSON; `-` reads stdin."),
+    ] = None,
+    choice: Annotated[
+        list[str] | None, Parameter(negative=(), help="With `choose`: a label; may be said again.")
+    ] = None,
+    json: Json = False,
+) -> None:
+    """Answer exactly one request."""
+    from kasmon.commands.answering import answer
+
+    answer(
+        request,
+        decision,
+        digest=digest,
+        scope=scope,
+        reason=reason,
+        edited=input,
+        labels=choice or (),
+        wants_json=json,
+    )
+
+
+@app.command
+def interrupt(session: Session, /, *, json: Json = False) -> None:
+    """End the running turn."""
+    from kasmon.commands import living
+
+    living.interrupt(session, wants_json=json)
+
+
+@app.command
+def stop(session: Session, /, *, json: Json = False) -> None:
+    """End the agent; its log stays, and it can be restarted."""
+    from kasmon.commands import living
+
+    living.stop(session, wants_json=json)
+
+
+@app.command
+def restart(session: Session, /, *, json: Json = False) -> None:
+    """Start an ended session again."""
+    from kasmon.commands import living
+
+    living.restart(session, wants_json=json)
+
+
+@app.command
+def rename(session: Session, name: str, /, *, json: Json = False) -> None:
+    """Give a session another name."""
+    from kasmon.commands import living
+
+    living.rename(session, name, wants_json=json)
+
+
+@app.command
+def rm(session: Session, /, *, json: Json = False) -> None:
+    """Take an ended session off the list."""
+    from kasmon.commands import living
+
+    living.rm(session, wants_json=json)
+
+
+@app.command
+def attach(session: Session, /) -> None:
+    """Sit down at a session's real terminal; Ctrl+] leaves it."""
+    from kasmon.commands.attaching import attach
+
+    attach(session)
+
+
+@app.command
+def config(
+    key: Annotated[str | None, Parameter(help="A setting, such as ui.theme.")] = None,
+    value: Annotated[str | None, Parameter(allow_leading_hyphen=True, help="What to set it to.")] = None,
+    /,
+    *,
+    explain: Annotated[str | None, Parameter(help="Say what this setting means and where it comes from.")] = None,
+    json: Json = False,
+) -> None:
+    """Show or change settings; your comments stay."""
+    from kasmon.commands.setting import config
+
+    config(key, value, explain, wants_json=json)
+
+
+@app.command
+def doctor(
+    *,
+    fix: Annotated[bool, Parameter(negative=(), help="Mend what is harmless to mend.")] = False,
+    report: Annotated[
+        bool, Parameter(negative=(), help="Print all that helps others to help, without secrets.")
+    ] = False,
+    json: Json = False,
+) -> int:
+    """Look for what is wrong; exit code 1 if something fails."""
+    from kasmon.commands.doctor import doctor
+
+    return doctor(fix=fix, report=report, wants_json=json)
+
+
+@app.command
+def bench(*arguments: Annotated[str, Parameter(allow_leading_hyphen=True)]) -> int:
+    """Measure kasmon on this machine, as ratios."""
+    from kasmon.commands.screen import bench
+
+    return bench(arguments)
+
+
+@app.command
+def completion(shell: Literal["bash", "zsh", "fish"], /) -> None:
+    """Print the completion script of a shell: bash, zsh or fish."""
+    sys.stdout.write(app.generate_completion(prog_name="kasmon", shell=shell))
+
+
+def _later(name: str, what: str) -> None:
+    def command(*arguments: Annotated[str, Parameter(allow_leading_hyphen=True, show=False)]) -> None:
+        refuse(name)
+
+    command.__doc__ = f"{what}."
+    app.command(command, name=name, help_flags=[], group=LATER_GROUP)
+
+
+for _name, _what in LATER.items():
+    _later(_name, _what)

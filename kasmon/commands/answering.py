@@ -1,0 +1,173 @@
+"""`kasmon answer`: exactly one request, by its id and the digest of what was shown."""
+
+import asyncio
+import json
+import sys
+import termios
+from collections.abc import Sequence
+from typing import Any, Final, Literal
+
+from kasmon.clean import has_hidden, redact, visible
+from kasmon.commands.looking import known_values
+from kasmon.commands.objects import answer as answered
+from kasmon.commands.objects import request_object
+from kasmon.commands.output import say, say_block, tell
+from kasmon.errors import RefusedError, RequestClosedError, RequestNotFoundError, UnableError, UsageError
+from kasmon.model.command import Answer
+from kasmon.model.fleet import Fleet
+from kasmon.model.permission import AskKind, Decision, Request, RequestId
+from kasmon.model.session import Session
+from kasmon.paths import Places, places
+from kasmon.supervisor import verb
+from kasmon.supervisor.look import look_once
+
+Scope = Literal["session", "plan", "project"]
+ALLOWING: Final = frozenset({Decision.ALLOW, Decision.ALWAYS, Decision.EDIT})
+
+
+def answer(
+    wanted: str,
+    said: str,
+    *,
+    digest: str,
+    scope: Scope,
+    reason: str,
+    edited: str | None,
+    labels: Sequence[str],
+    wants_json: bool,
+) -> None:
+    """Answer the request *wanted* with the decision *said*.
+
+    Without a *digest* the request is shown and the person asked, on a terminal only.
+
+    Raises:
+        UsageError: if there is no such decision, or it lacks what it needs.
+        RequestNotFoundError: if there never was such a request.
+        RefusedError: if it is closed, does not take this decision, has another digest, or nobody could look at it.
+    """
+    decision = _decision(said)
+    where = places()
+    session, request = meant(look_once(where), wanted)
+    _check(request, decision, labels)
+    if decision is Decision.ALWAYS and redact(request.shown, known_values(where, request.session))[1]:
+        raise UnableError(
+            f"request {request.id!r} holds secrets, so it cannot be allowed always.", hint="Allow it this once."
+        )
+    tool_input = _edited(edited) if decision is Decision.EDIT else None
+    if not digest:
+        digest = ask(where, request, decision, tool_input, wants_json=wants_json)
+    given = Answer(
+        request=request.id,
+        digest=digest,
+        decision=decision,
+        reason=reason,
+        input=tool_input,
+        labels=tuple(labels),
+        scope=scope,
+    )
+    asyncio.run(verb.answer(where, session, given))
+    if wants_json:
+        tell(answered(request=request_object(request), decision=decision.value))
+    else:
+        say(f"{request.id}: {decision}")
+
+
+def meant(fleet: Fleet, wanted: str) -> tuple[Session, Request]:
+    """The open request called *wanted*, and its session.
+
+    Raises:
+        RequestClosedError: if it was answered or withdrawn.
+        RequestNotFoundError: if nothing is known of it.
+    """
+    for session in fleet.sessions:
+        if (request := session.open_request(RequestId(wanted))) is not None:
+            return session, request
+        for closed in session.closed:
+            if closed.id == wanted:
+                how = f"{closed.decision} by {closed.by}" if closed.decision else f"withdrawn, {closed.by}"
+                raise RequestClosedError(wanted, how)
+    raise RequestNotFoundError(wanted)
+
+
+def ask(where: Places, request: Request, decision: Decision, edited: dict[str, Any] | None, *, wants_json: bool) -> str:
+    """Show *request* on the terminal, have the person type the decision, and return the digest of what was shown.
+
+    Raises:
+        RefusedError: if nobody can look, or the person typed something else.
+    """
+    if wants_json or not (sys.stdin.isatty() and sys.stdout.isatty()):
+        raise RefusedError(
+            f"request {request.id!r} was not answered: nobody could look at it here.",
+            hint="Give the digest of what you decided on: `kasmon inbox --json` has it, --digest takes it.",
+        )
+    for line in shown(where, request, decision, edited):
+        say_block(line)
+    hidden = has_hidden(request.shown)
+    word = request.tool if hidden and request.tool and decision in ALLOWING else decision.value
+    why = "It holds hidden characters. " if hidden else ""
+    # What was typed before the request stood here was not meant for it.
+    termios.tcflush(sys.stdin.fileno(), termios.TCIFLUSH)
+    question = f"{why}Type {visible(word)} to answer {decision.value!r}, anything else to leave it:"
+    print(question, end=" ", flush=True)
+    if sys.stdin.readline().strip() != word:
+        raise RefusedError(f"request {request.id!r} was left as it is.", hint="Nothing was sent.")
+    return request.digest
+
+
+def shown(where: Places, request: Request, decision: Decision, edited: dict[str, Any] | None) -> list[str]:
+    """The whole request as text: nothing invisible in it, secrets hidden."""
+    known = known_values(where, request.session)
+    text, hidden = redact(request.shown or json.dumps(request.input, ensure_ascii=False, indent=2), known)
+    lines = [f"{request.kind} {request.id}", visible(f"{request.tool} {request.title}".strip()), "", text, ""]
+    if hidden:
+        lines.append(f"{hidden} secrets are hidden.")
+    if request.options:
+        lines.append("Choices: " + visible(", ".join(request.options)))
+    if edited is not None:
+        lines += [
+            "It would run with this instead:",
+            redact(json.dumps(edited, ensure_ascii=False, indent=2), known)[0],
+            "",
+        ]
+    if decision is Decision.ALWAYS:
+        lines.append("From now on: " + visible(request.rule))
+    return lines
+
+
+def _decision(said: str) -> Decision:
+    try:
+        return Decision(said)
+    except ValueError as error:
+        raise UsageError(f"there is no answer {said!r}.", hint=f"Answers: {', '.join(Decision)}.") from error
+
+
+def _check(request: Request, decision: Decision, labels: Sequence[str]) -> None:
+    if not request.answerable:
+        raise UnableError(
+            f"request {request.id!r} was only seen on a terminal, so kasmon cannot answer it.",
+            hint=f"Answer it there: `kasmon attach {request.session}`.",
+        )
+    offered = (*request.choices, Decision.LATER)
+    if decision not in offered:
+        raise UnableError(
+            f"request {request.id!r} does not take {decision.value!r}.", hint=f"It takes {', '.join(offered)}."
+        )
+    if decision is Decision.CHOOSE and not labels:
+        raise UsageError("choose needs --choice LABEL.", hint=f"Labels: {', '.join(request.options)}.")
+    if decision is Decision.CHOOSE and len(labels) > 1 and not request.many:
+        raise UsageError(f"request {request.id!r} takes one choice, not {len(labels)}.")
+    for label in labels:
+        if request.kind is AskKind.QUESTION and request.options and label not in request.options:
+            raise UsageError(f"there is no choice {label!r}.", hint=f"Labels: {', '.join(request.options)}.")
+
+
+def _edited(said: str | None) -> dict[str, Any]:
+    if said is None:
+        raise UsageError("edit needs --input JSON, the input to go on with; `-` reads it from stdin.")
+    try:
+        edited = json.loads(sys.stdin.read() if said == "-" else said)
+    except ValueError as error:
+        raise UsageError(f"the input is no JSON: {error}.") from error
+    if not isinstance(edited, dict):
+        raise UsageError("the input must be a JSON object, like the one that `kasmon inbox --json` shows.")
+    return edited

@@ -1,0 +1,49 @@
+"""`kasmon attach`: this terminal becomes the session's, by the real tmux."""
+
+import asyncio
+import os
+import shlex
+import sys
+from collections.abc import Mapping
+from typing import NoReturn
+
+from kasmon.commands.output import note
+from kasmon.commands.screen import no_screen
+from kasmon.errors import InteractiveOnlyError, UsageError
+from kasmon.model.command import Mode
+from kasmon.paths import places
+from kasmon.supervisor import verb
+from kasmon.supervisor.find import find
+from kasmon.supervisor.look import look_once
+
+
+def attach(wanted: str) -> NoReturn:
+    """Replace this process by `tmux attach`; it ends when the person detaches, and the session goes on.
+
+    Raises:
+        NotFoundError: if there is no such session.
+        InteractiveOnlyError: if it is a structured one.
+        UsageError: if this is no terminal that tmux could draw on.
+        RefusedError, UnavailableError: if it has ended, or tmux is not there.
+    """
+    where = places()
+    session = find(look_once(where), wanted)
+    if session.mode is not Mode.TMUX:
+        error = InteractiveOnlyError(session.name)
+        error.hint = (
+            f"`kasmon send {session.id}` writes to it. `kasmon move {session.id} --to tmux`, which comes with a later "
+            "version, goes on with it in a terminal."
+        )
+        raise error
+    argv = asyncio.run(verb.attach_argv(where, session))
+    if why := no_screen(os.environ):
+        raise UsageError(f"cannot attach to {session.name!r}: {why}.", hint=f"In a terminal: {shlex.join(argv)}")
+    if os.environ.get("TMUX"):
+        note("this is a tmux inside your tmux; Ctrl+] leaves it.")
+    sys.stdout.flush()
+    os.execvpe(argv[0], argv, outside_tmux(os.environ))
+
+
+def outside_tmux(environment: Mapping[str, str]) -> dict[str, str]:
+    """*environment* without what makes tmux refuse to run in another tmux."""
+    return {name: value for name, value in environment.items() if name not in ("TMUX", "TMUX_PANE")}

@@ -1,0 +1,91 @@
+"""`kasmon doctor`: what is wrong with this machine or this kasmon, and what to do about it."""
+
+import os
+import platform
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from kasmon.clean import redact
+from kasmon.commands.checks import Check, checks
+from kasmon.commands.objects import answer
+from kasmon.commands.output import say, say_block, tell
+from kasmon.config import load
+from kasmon.config.explain import settings
+from kasmon.errors import KasmonError
+from kasmon.paths import Places, places
+
+MARKS: Final = {"ok": "ok  ", "warn": "warn", "fail": "FAIL"}
+TOLD: Final = ("TERM", "COLORTERM", "NO_COLOR", "LANG", "LC_ALL", "TMUX", "SHELL", "KASMON_TMUX", "KASMON_DEV")
+"""The variables that a report shows; no other is looked at."""
+LOG_LINES: Final = 40
+
+
+def doctor(*, fix: bool, report: bool, wants_json: bool) -> int:
+    """Look at everything; 1 where something fails, else 0. *fix* mends what is harmless to mend, and looks again."""
+    where = places()
+    found = list(checks(where, os.environ))
+    mended: list[str] = []
+    if fix:
+        for check in found:
+            if check.mend is not None:
+                check.mend()
+                mended.append(check.id)
+        found = list(checks(where, os.environ)) if mended else found
+    if wants_json:
+        tell(answer(checks=[_object(check) for check in found], fixed=mended))
+    elif report:
+        say_block(report_text(where, found))
+    else:
+        say(*(f"fixed {name}" for name in mended), *lines(found))
+    return int(any(check.level == "fail" for check in found))
+
+
+def lines(found: Sequence[Check]) -> list[str]:
+    """The checks for people, each with its fix under it."""
+    width = max(len(check.id) for check in found)
+    told: list[str] = []
+    for check in found:
+        told.append(f"{MARKS[check.level]}  {check.id:<{width}}  {check.text}")
+        if check.fix:
+            told.append(f"{'':<{width + 8}}{check.fix}")
+    return told
+
+
+def report_text(where: Places, found: Sequence[Check]) -> str:
+    """Everything that helps somebody else to help, without secrets, without what agents said, and without your name."""
+    import kasmon
+
+    try:
+        config = load(where)
+        known = [value for profile in config.agents.values() for value in profile.env.values()]
+        told = [f"{key} = {value!r}" for key, value in settings(config).items() if not key.endswith(".env")]
+    except KasmonError as error:
+        known, told = [], [str(error)]
+    parts = [
+        f"kasmon {kasmon.__version__}, Python {platform.python_version()}, {platform.platform()}",
+        "\n".join(f"{name}={os.environ[name]}" for name in TOLD if name in os.environ),
+        "\n".join(lines(found)),
+        "\n".join(told),
+        *(f"{path.name}:\n{_last_lines(path)}" for path in (where.own_log, where.tmux_host_log)),
+    ]
+    text, hidden = redact("\n\n".join(part for part in parts if part), known)
+    home = os.environ.get("HOME") or str(Path.home())
+    return f"{text.replace(home, '~')}\n\n{hidden} secrets are hidden."
+
+
+def _last_lines(path: Path) -> str:
+    try:
+        return "\n".join(path.read_text("utf-8", "replace").splitlines()[-LOG_LINES:])
+    except OSError:
+        return "(none)"
+
+
+def _object(check: Check) -> dict[str, Any]:
+    return {
+        "id": check.id,
+        "level": check.level,
+        "text": check.text,
+        "fix": check.fix or None,
+        "fixable": check.mend is not None,
+    }

@@ -1,0 +1,32 @@
+"""What `cli.md` promises and a later version brings: refused with a sentence, so that nobody takes it for a typo."""
+
+from typing import Final
+
+from kasmon.errors import UnableError
+
+LATER: Final = {
+    "rules": "Standing rules: list and remove them",
+    "tell": "A message to a peer or a wave",
+    "grep": "Search in all transcripts",
+    "move": "Go on with a session in the other mode",
+    "adopt": "Watch a session of your own tmux",
+    "recover": "Bring sessions back after a crash or reboot",
+    "explain": "Which evidence made a state",
+    "ctx": "Task, wave and peers, for the agent inside",
+    "plan": "Check, show and run plans",
+    "sandbox": "Sandboxed interpreters and their life",
+    "mcp": "Tools for agents over MCP",
+    "web": "The dashboard in a browser",
+    "trust": "Let a folder's own config count",
+}
+"""Verb -> what it is going to be, in a few words."""
+
+
+def refuse(what: str) -> None:
+    """
+    Raises:
+        UnableError: always.
+    """
+    raise UnableError(
+        f"{what!r} is not in this version of kasmon: it comes with a later one.", hint="See `kasmon --help`."
+    )

@@ -1,0 +1,84 @@
+"""`kasmon ls`: the sessions, once. On the way of every status bar and script, so it loads little and starts nothing."""
+
+import os
+import sys
+from collections.abc import Sequence
+
+from kasmon.commands.objects import answer, session_object
+from kasmon.commands.output import as_json, note, say
+from kasmon.commands.table import summary, table
+from kasmon.errors import UsageError
+from kasmon.model.fleet import Fleet, by_attention
+from kasmon.model.session import Session
+from kasmon.model.state import SessionState
+from kasmon.paths import Places, places
+from kasmon.supervisor.look import look_once
+
+NOTHING_YET = "No sessions yet. `kasmon new NAME` starts one, `kasmon demo` shows a whole fleet."
+
+
+def ls(states: str | None, wave: int | None, *, wants_json: bool) -> None:
+    """Print the sessions in *states* (comma-separated; None: any) and *wave*, those that need a person first.
+
+    Raises:
+        UsageError: if there is no such state.
+    """
+    wanted = states_of(states)
+    fleet = look_once(places())
+    sessions = chosen(fleet, wanted, wave)
+    if wants_json:
+        print(as_json(answer(sessions=[session_object(session) for session in sessions])))
+        return
+    for line in drawn(fleet, sessions):
+        say(line)
+    if fleet.read_only:
+        note(f"facts cannot be written down at the moment: {fleet.read_only}.")
+
+
+def ls_object(where: Places) -> str:
+    """What `kasmon ls --json` prints for the kasmon at *where*."""
+    sessions = by_attention(look_once(where).sessions)
+    return as_json(answer(sessions=[session_object(session) for session in sessions]))
+
+
+def states_of(said: str | None) -> frozenset[SessionState]:
+    """The states in a comma-separated list; all of them for None.
+
+    Raises:
+        UsageError: if one of them is none, or there is none.
+    """
+    if said is None:
+        return frozenset(SessionState)
+    words = [word.strip() for word in said.split(",")]
+    known = {state.value for state in SessionState}
+    for word in words:
+        if word not in known:
+            raise UsageError(f"there is no state {word!r}.", hint=f"States: {', '.join(SessionState)}.")
+    return frozenset(map(SessionState, words))
+
+
+def chosen(fleet: Fleet, states: frozenset[SessionState], wave: int | None) -> tuple[Session, ...]:
+    """The sessions of *fleet* in one of *states* and in *wave* (None: any), those that need a person first."""
+    return by_attention(
+        session for session in fleet.sessions if session.state in states and wave in (None, session.wave)
+    )
+
+
+def drawn(fleet: Fleet, sessions: Sequence[Session]) -> list[str]:
+    """*sessions* of *fleet* as lines for the terminal or file that stdout is."""
+    if not fleet.sessions:
+        return [NOTHING_YET]
+    utf8 = is_utf8()
+    return [*table(sessions, fleet.at, width=columns(), utf8=utf8), summary(fleet, utf8=utf8)]
+
+
+def columns() -> int:
+    """How many cells wide the terminal at stdout is; 0 where it is none, and nothing needs to be cut."""
+    try:
+        return os.get_terminal_size(sys.stdout.fileno()).columns
+    except (OSError, ValueError):
+        return 0
+
+
+def is_utf8() -> bool:
+    return (sys.stdout.encoding or "").lower().replace("-", "") == "utf8"

@@ -1,0 +1,142 @@
+"""Verbs that change a session: `new`, `interrupt`, `stop`, `restart`, `rename`, `rm`."""
+
+import asyncio
+import sys
+from collections.abc import Awaitable, Callable, Sequence
+
+import msgspec
+
+from kasmon.commands.objects import answer, session_object
+from kasmon.commands.output import note, say, tell
+from kasmon.config import load
+from kasmon.errors import SessionNotFoundError, UnableError, UsageError
+from kasmon.model.command import Mode
+from kasmon.model.permission import SessionId
+from kasmon.model.session import Session
+from kasmon.paths import Places, places
+from kasmon.supervisor import verb
+from kasmon.supervisor.find import find
+from kasmon.supervisor.look import look_once
+
+
+class Wanted(msgspec.Struct, frozen=True, kw_only=True):
+    """What the command line says about a new session."""
+
+    name: str
+    argv: Sequence[str] = ()
+    agent: str = ""
+    mode: str | None = None
+    sandbox: str | None = None
+    folder: str = ""
+    prompt: str = ""
+    beside: str | None = None
+    task: int | None = None
+    wave: int | None = None
+    peers: int | None = None
+    variables: Sequence[str] = ()
+
+
+def new(wanted: Wanted, *, wants_json: bool) -> None:
+    """Start a session and print its id.
+
+    Raises:
+        KasmonError: why it cannot be started; what was begun is ended again.
+    """
+    if wanted.sandbox is not None:
+        raise UnableError(
+            f"cannot start {wanted.name!r} in {wanted.sandbox!r}: sandboxes come with a later version.",
+            hint="Leave out --sandbox to run it unconfined.",
+        )
+    where = places()
+    parent = None if wanted.beside is None else find(look_once(where), wanted.beside).id
+    session = asyncio.run(
+        verb.create(
+            where,
+            load(where),
+            verb.NewSession(
+                name=wanted.name,
+                agent=wanted.agent,
+                mode=mode_of(wanted.mode),
+                argv=tuple(wanted.argv),
+                workdir=wanted.folder,
+                prompt=sys.stdin.read() if wanted.prompt == "-" else wanted.prompt,
+                parent=parent,
+                environment=tuple(wanted.variables),
+                task=wanted.task,
+                wave=wanted.wave,
+                peers=wanted.peers,
+            ),
+        )
+    )
+    started = _seen(where, session)
+    if wants_json:
+        tell(answer(session=session_object(started)))
+        return
+    if started.fallback:
+        note(f"{started.name!r} runs in {started.mode}: {started.fallback}.")
+    say(session)
+
+
+def mode_of(said: str | None) -> Mode | None:
+    """The mode that --mode names.
+
+    Raises:
+        UsageError: if there is none of that name.
+    """
+    if said in (None, Mode.TMUX, Mode.SDK):
+        return Mode(said) if said else None
+    raise UsageError(f"there is no mode {said!r}.", hint="A session runs in tmux or sdk.")
+
+
+def interrupt(wanted: str, *, wants_json: bool) -> None:
+    """End the running turn; whatever it asks is withdrawn."""
+    _act(wanted, verb.interrupt, "interrupted", wants_json=wants_json)
+
+
+def stop(wanted: str, *, wants_json: bool) -> None:
+    """End the agent; its log stays, and it can be restarted."""
+    _act(wanted, verb.stop, "stopped", wants_json=wants_json)
+
+
+def restart(wanted: str, *, wants_json: bool) -> None:
+    """Start an ended session again, under the same id and log."""
+    _act(wanted, verb.restart, "restarted", wants_json=wants_json)
+
+
+def rename(wanted: str, name: str, *, wants_json: bool) -> None:
+    """Give a session another name."""
+    _act(wanted, lambda where, session: verb.rename(where, session, name), "renamed", wants_json=wants_json)
+
+
+def rm(wanted: str, *, wants_json: bool) -> None:
+    """Take an ended session off the list."""
+    _act(wanted, verb.forget, "forgotten", wants_json=wants_json)
+
+
+def _act(wanted: str, act: Callable[[Places, Session], Awaitable[object]], done: str, *, wants_json: bool) -> None:
+    """Do *act* to the session *wanted*, and print what became of it.
+
+    Raises:
+        NotFoundError: if there is no such session.
+        KasmonError: why it was not done.
+    """
+    where = places()
+    session = find(look_once(where), wanted)
+
+    async def run() -> None:
+        await act(where, session)
+
+    asyncio.run(run())
+    now = _seen(where, session.id, session)
+    if wants_json:
+        tell(answer(session=session_object(now)))
+    else:
+        say(f"{now.name} ({now.id}): {done}")
+
+
+def _seen(where: Places, session: SessionId, otherwise: Session | None = None) -> Session:
+    """The session as it is now; *otherwise* where it is not there any more."""
+    now = look_once(where).get(session) or otherwise
+    if now is None:
+        raise SessionNotFoundError(session)
+    return now

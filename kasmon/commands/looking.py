@@ -1,0 +1,141 @@
+"""Verbs that look once at one thing: `show` and `inbox`."""
+
+import asyncio
+import shlex
+from collections import deque
+from collections.abc import Collection
+from datetime import UTC, datetime
+from typing import Any, Final
+
+import msgspec
+
+from kasmon.clean import clean_line, redact
+from kasmon.commands.listing import is_utf8
+from kasmon.commands.objects import answer, peers_of, request_object, shown_object
+from kasmon.commands.output import say, tell
+from kasmon.commands.table import age, state_words, wave_words
+from kasmon.errors import KasmonError, LogMissingError
+from kasmon.model.command import Mode
+from kasmon.model.event import Event
+from kasmon.model.fleet import requests
+from kasmon.model.permission import Request, SessionId
+from kasmon.model.session import Session
+from kasmon.paths import Places, places
+from kasmon.store.log import Cursor, EventLog
+from kasmon.supervisor import verb
+from kasmon.supervisor.find import find
+from kasmon.supervisor.look import look_once
+
+EVENTS: Final = 20
+"""How many of its last events `show` shows."""
+TAIL_BYTES: Final = 256 * 1024
+
+
+def show(wanted: str, *, wants_json: bool) -> None:
+    """Print everything that is known of one session.
+
+    Raises:
+        NotFoundError: if there is none.
+    """
+    where = places()
+    fleet = look_once(where)
+    session = find(fleet, wanted)
+    events, pane, peers = last_events(where, session.id), seen_pane(where, session), peers_of(fleet, session)
+    if wants_json:
+        tell(answer(session=shown_object(session, peers, events, pane)))
+        return
+    say(*described(session, fleet.at))
+    say(*(f"  beside    {peer.name} ({peer.state})" for peer in peers))
+    if pane:
+        say(f"  terminal  {pane['width']}x{pane['height']}, {pane['clients']} attached, title {pane['title']!r}")
+        say(f"  folder    {pane['cwd']}", f"  attach    {shlex.join(pane['attach'])}")
+    for receipt in session.receipts[-5:]:
+        say(f"  prompt    {receipt.state}: {receipt.text}" + (f" ({receipt.reason})" if receipt.reason else ""))
+    for ask in session.asks:
+        say(f"  waits     {ask.id}: {ask.tool} {ask.title}".rstrip())
+    for event in events[-8:]:
+        say(f"  {_clock(event.at)}  {type(event).__struct_config__.tag}")
+
+
+def described(session: Session, now: float) -> list[str]:
+    """The facts of a session as lines."""
+    state, since = state_words(session, utf8=is_utf8()), age(now - session.since)
+    tokens = session.tokens
+    lines = {
+        "state": f"{state}, for {since}, says {session.source or 'nobody'}",
+        "why": session.unsure_why or session.end_why,
+        "agent": f"{session.agent} in {session.mode} by {session.backend}"
+        + (", bypassing" if session.bypassing else ""),
+        "fallback": session.fallback or "",
+        "place": f"{session.workdir} on {session.machine or 'this machine'}",
+        "wave": "" if session.wave is None else wave_words(session),
+        "process": f"{session.pid or 'none'}, started {session.generation} times",
+        "tokens": "" if tokens is None else f"{tokens.input} in, {tokens.output} out, {tokens.context} in context",
+        "cost": "" if session.cost_usd is None else f"{session.cost_usd:.2f} USD",
+        "last": session.last_line,
+    }
+    return [f"{session.name} ({session.id})", *(f"  {name:<9} {text}" for name, text in lines.items() if text)]
+
+
+def inbox(*, wants_json: bool) -> None:
+    """Print the requests that wait, oldest first."""
+    where = places()
+    fleet = look_once(where)
+    waiting = requests(fleet)
+    if wants_json:
+        tell(answer(requests=[request_object(request) for request in waiting]))
+        return
+    names = {session.id: session.name for session in fleet.sessions}
+    for request in waiting:
+        text = redact(request.shown or request.title, known_values(where, request.session))[0].replace("\n", " ")
+        set_aside = ", set aside" if request.later else ""
+        say(
+            f"{request.id}  {names[request.session]}  {request.kind}{set_aside}  {age(fleet.at - request.asked_at)}",
+            f"    {clean_line(request.tool)} {text}".rstrip(),
+            f"    {answer_hint(request)}",
+        )
+    if not waiting:
+        say("Nothing waits for you.")
+
+
+def answer_hint(request: Request) -> str:
+    """The command that answers *request*."""
+    if not request.answerable:
+        return f"answer it in its terminal: kasmon attach {request.session}"
+    return f"kasmon answer {request.id} {'|'.join((*request.choices, 'later'))} --digest {request.digest}"
+
+
+def known_values(where: Places, session: SessionId) -> Collection[str]:
+    """The values of the session's own variables, which are not to be shown."""
+    try:
+        pairs = where.environment(session).read_text("utf-8", "surrogateescape").split("\0")
+    except OSError:
+        return ()
+    return [pair.partition("=")[2] for pair in pairs if "=" in pair]
+
+
+def last_events(where: Places, session: SessionId) -> list[Event]:
+    """The last events of the session's log; few where they are long."""
+    log = EventLog(where.log(session))
+    start = max(0, log.size() - TAIL_BYTES)
+    try:
+        return [event for event, _ in deque(log.read(Cursor(start)), maxlen=EVENTS)]
+    except LogMissingError:
+        return []
+
+
+def seen_pane(where: Places, session: Session) -> dict[str, Any] | None:
+    """What tmux says of the session's pane; None where it has none, or nobody can be asked without starting a host."""
+    if session.mode is not Mode.TMUX or session.host is None or not session.host.alive:
+        return None
+    try:
+        pane = asyncio.run(verb.pane(where, session))
+    except KasmonError:
+        return None
+    seen: dict[str, Any] = msgspec.to_builtins(pane)
+    names = ("width", "height", "cursor", "title", "cwd", "window", "clients", "attach")
+    return {name: seen[name] for name in names}
+
+
+def _clock(at: float) -> str:
+    return datetime.fromtimestamp(at, UTC).astimezone().strftime("%H:%M:%S")

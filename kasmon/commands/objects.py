@@ -1,0 +1,131 @@
+"""The objects of `--json`, as `cli.md` promises them: every field always there, values of JSON only. Pure.
+
+Fields are only added.
+"""
+
+from collections.abc import Iterable
+from typing import Any, Final
+
+import msgspec
+
+from kasmon.errors import KasmonError
+from kasmon.model.command import Receipt
+from kasmon.model.event import Event
+from kasmon.model.fleet import Fleet
+from kasmon.model.permission import Request
+from kasmon.model.session import HostSeen, Session
+
+SCHEMA: Final = 1
+
+
+def answer(**parts: Any) -> dict[str, Any]:
+    """What a verb prints: the schema, and *parts* by their name."""
+    return {"schema": SCHEMA, **parts}
+
+
+def session_object(session: Session) -> dict[str, Any]:
+    """*session* as a program sees it."""
+    host = session.host or HostSeen(pid=None, alive=False)
+    return {
+        "id": session.id,
+        "name": session.name,
+        "agent": session.agent,
+        "mode": session.mode.value,
+        "backend": session.backend,
+        "parent": session.parent,
+        "sandbox": session.sandbox,
+        "phase": session.phase,
+        "plan": session.plan,
+        "fallback": session.fallback,
+        "bypassing": session.bypassing,
+        "state": session.state.value,
+        "source": session.source,
+        "since": session.since,
+        "asking": session.asking.value if session.asking else None,
+        "unsure_why": session.unsure_why,
+        "stuck": session.stuck,
+        "limited_until": session.limited_until,
+        "last_line": session.last_line or None,
+        "end_why": session.end_why or None,
+        "exit_code": session.exit_code,
+        "signal": session.signal,
+        "task": session.task,
+        "wave": session.wave,
+        "peers": session.peers,
+        "pid": session.pid,
+        "generation": session.generation,
+        "resume_id": session.resume_id,
+        "expires_at": session.expires_at,
+        "queue": session.queue,
+        "tokens": msgspec.to_builtins(session.tokens),
+        "cost_usd": session.cost_usd,
+        "workdir": session.workdir,
+        "machine": session.machine,
+        "created_at": session.created_at,
+        "host": {"pid": host.pid, "alive": host.alive},
+    }
+
+
+def shown_object(
+    session: Session, peers: Iterable[Session], events: Iterable[Event], pane: dict[str, Any] | None
+) -> dict[str, Any]:
+    """*session* with everything that `show` adds; *pane* is None where nobody could ask tmux."""
+    return session_object(session) | {
+        "peer_sessions": [
+            {"id": peer.id, "name": peer.name, "task": peer.task, "state": peer.state.value} for peer in peers
+        ],
+        "evidence": [msgspec.to_builtins(signal) for signal in session.signals],
+        "receipts": [receipt_object(receipt) for receipt in session.receipts],
+        "permissions": [request_object(request) for request in session.asks],
+        "pane": pane,
+        "events": [msgspec.to_builtins(event) for event in events],
+    }
+
+
+def request_object(request: Request) -> dict[str, Any]:
+    """*request* as it was asked: raw, because its digest is taken over that."""
+    return {
+        "id": request.id,
+        "session": request.session,
+        "kind": request.kind.value,
+        "tool": request.tool,
+        "title": request.title,
+        "input": request.input,
+        "shown": request.shown,
+        "is_diff": request.is_diff,
+        "digest": request.digest,
+        "choices": [choice.value for choice in request.choices],
+        "options": list(request.options),
+        "many": request.many,
+        "rule": request.rule,
+        "asked_at": request.asked_at,
+        "later": request.later,
+        "answerable": request.answerable,
+    }
+
+
+def receipt_object(receipt: Receipt) -> dict[str, Any]:
+    return {
+        "id": receipt.id,
+        "session": receipt.session,
+        "state": receipt.state.value,
+        "reason": receipt.reason or None,
+        "text": receipt.text,
+        "at": receipt.at,
+    }
+
+
+def error_object(error: KasmonError) -> dict[str, Any]:
+    return answer(error={"code": error.code, "message": error.message, "hint": error.hint})
+
+
+def peers_of(fleet: Fleet, session: Session) -> tuple[Session, ...]:
+    """The other sessions of *session*'s wave, by task; none where it has no wave."""
+    if session.wave is None:
+        return ()
+    beside = (
+        other
+        for other in fleet.sessions
+        if (other.wave, other.plan) == (session.wave, session.plan) and other.id != session.id
+    )
+    return tuple(sorted(beside, key=lambda peer: (peer.task or 0, peer.name)))

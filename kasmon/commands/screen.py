@@ -1,0 +1,47 @@
+"""What takes the whole screen: the dashboard, and the demo with it; and whether this terminal can show them."""
+
+import os
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+from kasmon.commands.listing import ls_object
+from kasmon.errors import UsageError
+from kasmon.paths import places
+
+
+def no_screen(environment: Mapping[str, str]) -> str:
+    """Why no dashboard can open here; empty where one can."""
+    if not (sys.stdin.isatty() and sys.stdout.isatty()):
+        return "this is not a terminal"
+    if environment.get("TERM", "") in ("", "dumb", "unknown"):
+        return f"TERM is {environment.get('TERM') or 'not set'}, which cannot draw a screen"
+    return ""
+
+
+def dashboard() -> int:
+    """Show the dashboard until the person leaves it; the agents go on.
+
+    Raises:
+        UsageError: if this is no terminal that can show it.
+    """
+    if why := no_screen(os.environ):
+        raise UsageError(f"the dashboard cannot open here: {why}.", hint="`kasmon ls --watch` works anywhere.")
+    return show(places())
+
+
+def demo(agents: int, seed: int, headless_s: float | None, svg: str | None) -> int:
+    """Run the demo, on this terminal or without any; return its exit code.
+
+    Raises:
+        UsageError: if a number makes no sense, or this is no terminal that can show it.
+    """
+    from kasmon.demo.run import main
+
+    if agents < 1:
+        raise UsageError(f"a demo with {agents} agents shows nothing.", hint="--agents takes 1 or more.")
+    if headless_s is not None and not 0 <= headless_s <= 86400:
+        raise UsageError(f"{headless_s:g} is no number of seconds to run.", hint="--headless takes 0 to 86400.")
+    if headless_s is None and (why := no_screen(os.environ)):
+        raise UsageError(f"the demo cannot open here: {why}.", hint="`kasmon demo --headless 5` shows no screen.")
+    return main(agents, seed, headless_s, Path(svg) if svg else None, show, ls_object)

@@ -1,0 +1,72 @@
+"""`kasmon config`: show, explain and change settings. What could not be read is never written."""
+
+from typing import Any
+
+from kasmon.commands.objects import answer
+from kasmon.commands.output import as_json, say, tell
+from kasmon.config import load
+from kasmon.config.edit import put
+from kasmon.config.explain import Explained, explain, settings
+from kasmon.errors import UsageError
+from kasmon.paths import places
+
+
+def config(key: str | None, value: str | None, explained: str | None, *, wants_json: bool) -> None:
+    """Print all settings, or one, or what it means; or change one.
+
+    Raises:
+        NotFoundError: if there is no such setting.
+        ConfigError: if the config file cannot be used; it stays as it is.
+        UsageError: if asked for two things at once.
+    """
+    where = places()
+    if explained is not None and key is not None:
+        raise UsageError("--explain takes the key itself.", hint=f"Say `kasmon config --explain {key}`.")
+    if key is not None and value is not None:
+        put(where, key, value)
+    if explained is not None:
+        _print_explained(explain(where, explained), wants_json=wants_json)
+    elif key is not None:
+        told = explain(where, key)
+        if wants_json:
+            tell(answer(**_object(told)))
+        else:
+            say(_written(told.value))
+    else:
+        found = settings(load(where))
+        if wants_json:
+            tell(answer(file=str(where.config_file), settings=_plain(found)))
+        else:
+            say(f"# {where.config_file}", *(f"{name} = {_written(set_to)}" for name, set_to in found.items()))
+
+
+def _print_explained(told: Explained, *, wants_json: bool) -> None:
+    if wants_json:
+        tell(answer(**_object(told)))
+        return
+    say(f"{told.key} = {_written(told.value)}", f"  {told.sentence}")
+    say(f"  default   {_written(told.default)}", f"  from      {told.origin}")
+    if told.allowed:
+        say(f"  allowed   {', '.join(told.allowed)}")
+
+
+def _object(told: Explained) -> dict[str, Any]:
+    return {
+        "key": told.key,
+        "value": _plain(told.value),
+        "default": _plain(told.default),
+        "origin": told.origin,
+        "sentence": told.sentence,
+        "allowed": list(told.allowed),
+    }
+
+
+def _plain(value: Any) -> Any:
+    import msgspec
+
+    return msgspec.to_builtins(value)
+
+
+def _written(value: Any) -> str:
+    """*value* as TOML would have it; nothing for what is not set."""
+    return "" if value is None else as_json(_plain(value))

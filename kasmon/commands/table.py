@@ -1,0 +1,128 @@
+"""The table of `kasmon ls` for people: plain text, aligned by cell width, a shape and a word for each state. Pure."""
+
+from collections.abc import Sequence
+from typing import Final
+
+from kasmon.clean import clean_line
+from kasmon.model.fleet import Fleet, by_attention, totals
+from kasmon.model.session import Session
+from kasmon.model.state import SessionState
+from kasmon.supervisor.names import width_cells
+
+GLYPHS: Final = {
+    "starting": ("◌", "."),
+    "idle": ("○", "o"),
+    "working": ("●", "*"),
+    "asking": ("◆", "!"),
+    "limited": ("◔", "L"),
+    "paused": ("▯", "="),
+    "standby": ("◐", "z"),
+    "unsure": ("?", "?"),
+    "lost": ("◇", "#"),
+    "ended": ("✓", "+"),
+    "crashed": ("✕", "x"),
+}
+"""State -> its shape, and its shape where the output is not UTF-8; the same as on the dashboard."""
+
+HEADS: Final = ("STATE", "NAME", "ID", "AGENT", "MODE", "WAVE", "SINCE", "LAST LINE")
+NAME_CELLS: Final = 32
+GAP: Final = "  "
+
+
+def table(sessions: Sequence[Session], now: float, *, width: int = 0, utf8: bool = True) -> list[str]:
+    """*sessions*, those that need a person first, as lines under a head; cut to *width* cells where it is not 0."""
+    rows = [HEADS, *(row(session, now, utf8=utf8) for session in by_attention(sessions))]
+    widths = [max(width_cells(line[column]) for line in rows) for column in range(len(HEADS) - 1)]
+    lines = (
+        GAP.join((*(pad(text, size) for text, size in zip(line, widths, strict=False)), line[-1])).rstrip()
+        for line in rows
+    )
+    return [cut(line, width, utf8=utf8) if width else line for line in lines]
+
+
+def row(session: Session, now: float, *, utf8: bool = True) -> tuple[str, ...]:
+    """One session's cells, cleaned."""
+    child = ("└ " if utf8 else "` ") if session.parent else ""
+    name = child + clean_line(session.name or session.id)
+    return (
+        state_words(session, utf8=utf8),
+        cut(name, NAME_CELLS, utf8=utf8),
+        session.id,
+        cut(clean_line(session.agent), 16, utf8=utf8),
+        session.mode.value + (" (bypassing)" if session.bypassing else ""),
+        wave_words(session),
+        age(now - session.since) if session.since else "-",
+        clean_line(last_words(session)),
+    )
+
+
+def state_words(session: Session, *, utf8: bool = True) -> str:
+    """The state as a shape and words: `◆ asking (permission)`."""
+    state = session.state.value
+    detail = ""
+    if session.state is SessionState.ASKING and session.asking:
+        detail = f" ({session.asking.value})"
+    elif session.crashed:
+        detail = f" ({session.signal or f'exit {session.exit_code}'})"
+    shape = GLYPHS["crashed" if session.crashed else state][0 if utf8 else 1]
+    return f"{shape} {state}{detail}"
+
+
+def wave_words(session: Session) -> str:
+    """`2.1 of 3` for task 1 of wave 2, which is three sessions wide."""
+    if session.wave is None:
+        return "-"
+    task = "" if session.task is None else f".{session.task}"
+    return f"{session.wave}{task}" + (f" of {session.peers}" if session.peers else "")
+
+
+def last_words(session: Session) -> str:
+    """What a person wants to read of *session* first."""
+    match session.state:
+        case SessionState.UNSURE:
+            return session.unsure_why or session.last_line
+        case SessionState.LOST:
+            return session.end_why or session.last_line
+        case SessionState.ASKING if session.asks:
+            return f"{session.asks[0].tool} {session.asks[0].title}".strip()
+        case _:
+            return session.last_line
+
+
+def summary(fleet: Fleet, *, utf8: bool = True) -> str:
+    """The fleet in one line."""
+    sums = totals(fleet)
+    parts = [counted(len(fleet.sessions), "session")] + [
+        f"{count} {state.value}" for state, count in sums.states.items()
+    ]
+    if sums.requests:
+        parts.append(f"{counted(sums.requests, 'request')} to answer: `kasmon inbox`")
+    return (" · " if utf8 else ", ").join(parts)
+
+
+def counted(number: int, thing: str) -> str:
+    return f"{number} {thing}" if number == 1 else f"{number} {thing}s"
+
+
+def age(seconds: float) -> str:
+    """A time span in its largest whole unit."""
+    for unit, length in (("d", 86400), ("h", 3600), ("m", 60)):
+        if seconds >= length:
+            return f"{int(seconds // length)}{unit}"
+    return f"{max(0, int(seconds))}s"
+
+
+def pad(text: str, width: int) -> str:
+    return text + " " * (width - width_cells(text))
+
+
+def cut(text: str, width: int, *, utf8: bool = True) -> str:
+    """*text* in at most *width* cells, its loss marked."""
+    if width_cells(text) <= width:
+        return text
+    room, end = width - 1, 0
+    for end, character in enumerate(text):  # noqa: B007 - the position is what is wanted
+        room -= width_cells(character)
+        if room < 0:
+            break
+    return text[:end] + ("…" if utf8 else "~")

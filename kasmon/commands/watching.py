@@ -1,0 +1,95 @@
+"""Verbs that go on looking: `ls --watch` and `wait`. They follow the logs and write nothing."""
+
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
+from contextlib import aclosing, asynccontextmanager
+from datetime import UTC, datetime
+from typing import cast
+
+from kasmon.commands.listing import chosen, drawn, is_utf8, states_of
+from kasmon.commands.objects import answer, session_object
+from kasmon.commands.output import say, tell
+from kasmon.commands.table import last_words, state_words
+from kasmon.model.fleet import Fleet
+from kasmon.model.permission import SessionId
+from kasmon.model.session import Session
+from kasmon.model.state import SessionState
+from kasmon.paths import Places, places
+from kasmon.supervisor import verb
+from kasmon.supervisor.find import find
+from kasmon.supervisor.look import look_once
+from kasmon.supervisor.watch import FleetWatch
+
+
+@asynccontextmanager
+async def fleets(where: Places) -> AsyncIterator[AsyncIterator[Fleet]]:
+    """The fleet now and after each change, as long as the context lasts."""
+    watch = FleetWatch(where, writes=False)
+    try:
+        async with aclosing(cast("AsyncGenerator[Fleet, None]", watch.changes())) as changes:
+            yield changes
+    finally:
+        watch.close()
+
+
+def watch(states: str | None, wave: int | None, *, wants_json: bool) -> None:
+    """Print the sessions as they are, then what changes, until it is interrupted.
+
+    For people the table once, and a line for each session whose state or last line is another; with *wants_json* the
+    whole answer again, one object a line.
+
+    Raises:
+        UsageError: if there is no such state.
+    """
+    wanted = states_of(states)
+    asyncio.run(_watch(wanted, wave, wants_json=wants_json))
+
+
+async def _watch(states: frozenset[SessionState], wave: int | None, *, wants_json: bool) -> None:
+    before: dict[SessionId, Session] | None = None
+    async with fleets(places()) as changes:
+        async for fleet in changes:
+            sessions = chosen(fleet, states, wave)
+            now = {session.id: session for session in sessions}
+            if wants_json:
+                tell(answer(sessions=[session_object(session) for session in sessions]))
+            elif before is None:
+                say(*drawn(fleet, sessions))
+            else:
+                say(*changed_lines(before, now, fleet.at))
+            before = now
+
+
+def changed_lines(before: Mapping[SessionId, Session], now: Mapping[SessionId, Session], at: float) -> list[str]:
+    """A line for each session that came, went, or reads differently."""
+    clock = datetime.fromtimestamp(at, UTC).astimezone().strftime("%H:%M:%S")
+    utf8 = is_utf8()
+    lines = [
+        f"{clock}  {state_words(session, utf8=utf8)}  {session.name}  {last_words(session)}".rstrip()
+        for session in now.values()
+        if _read(session) != _read(before.get(session.id))
+    ]
+    return lines + [f"{clock}  gone  {session.name}" for session in before.values() if session.id not in now]
+
+
+def wait(wanted: Sequence[str], states: str, timeout_s: float | None, *, one_will_do: bool, wants_json: bool) -> None:
+    """Return when all sessions *wanted* (or one of them) are in one of *states*; print those that are.
+
+    Raises:
+        UsageError: if there is no such state.
+        NotFoundError: if there is no such session, also when it is forgotten meanwhile.
+        SessionEndedError: if it cannot come true any more.
+        TimedOutError: if it did not happen within *timeout_s* seconds.
+    """
+    goal, where = states_of(states), places()
+    fleet = look_once(where)
+    ids = [find(fleet, name).id for name in wanted]
+    there = asyncio.run(verb.wait_for(where, ids, goal, any=one_will_do, timeout_s=timeout_s))
+    if wants_json:
+        tell(answer(sessions=[session_object(session) for session in there]))
+    else:
+        say(*(f"{session.name} is {session.state}" for session in there))
+
+
+def _read(session: Session | None) -> object:
+    return session and (session.state, session.asking, session.name, last_words(session))
