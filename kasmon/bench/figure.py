@@ -1,0 +1,66 @@
+"""One measured figure beside its limit and its target, and how a table of them is printed."""
+
+import statistics
+from collections.abc import Sequence
+from typing import Literal
+
+import msgspec
+
+
+class Figure(msgspec.Struct, frozen=True, kw_only=True):
+    """What was measured: `value` in `unit`, and what it is held against."""
+
+    name: str
+    value: float
+    unit: Literal["ms", "% of a core", "MB", "x"]
+    target: float
+    """What we want `judged` to be at most."""
+    judged: float
+    """`value`, or its ratio to `limit`; the README says which."""
+    limit: float | None = None
+    """The limit, measured in the same run, in the same unit."""
+    limit_name: str = ""
+    samples: int = 0
+    note: str = ""
+
+    @property
+    def met(self) -> bool:
+        return self.judged <= self.target
+
+
+def ratio(
+    name: str, values: Sequence[float], limits: Sequence[float], limit_name: str, target: float, note: str = ""
+) -> Figure:
+    """The median of *values*, in ms, as a multiple of the median of *limits*."""
+    value, limit = statistics.median(values), statistics.median(limits)
+    return Figure(
+        name=name,
+        value=value,
+        unit="ms",
+        target=target,
+        judged=value / limit,
+        limit=limit,
+        limit_name=limit_name,
+        samples=len(values),
+        note=note,
+    )
+
+
+def percentile(values: Sequence[float], share: float) -> float:
+    """The value that *share* (0..1) of *values* do not exceed."""
+    ordered = sorted(values)
+    return ordered[min(len(ordered) - 1, int(len(ordered) * share))]
+
+
+def table(figures: Sequence[Figure]) -> str:
+    """The figures as lines for people."""
+    rows = [("what", "measured", "limit in the same run", "held against", "target", "")]
+    for f in figures:
+        limit = f"{f.limit:.1f} {f.unit} {f.limit_name}" if f.limit is not None else ""
+        judged = f"{f.judged:.2f}x" if f.limit is not None else f"{f.judged:.1f} {f.unit}"
+        target = f"<= {f.target:g}x" if f.limit is not None else f"<= {f.target:g} {f.unit}"
+        rows.append((f.name, f"{f.value:.1f} {f.unit}", limit, judged, target, "met" if f.met else "NOT MET"))
+    widths = [max(len(row[column]) for row in rows) for column in range(6)]
+    lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
+    notes = [f"{f.name}: {f.note}" for f in figures if f.note]
+    return "\n".join([lines[0], "-" * len(lines[0]), *lines[1:], *(["", *notes] if notes else [])])

@@ -1,0 +1,45 @@
+"""What processes cost: processor time over a while, and memory."""
+
+import contextlib
+import time
+from collections.abc import Sequence
+
+import psutil
+
+
+def share_of_a_core(pids: Sequence[int], seconds: float) -> float:
+    """What *pids* and their children use together over *seconds*, in percent of one core."""
+    processes = family(pids)
+    before = sum(_spent(process) for process in processes)
+    began = time.perf_counter()
+    time.sleep(seconds)
+    after = sum(_spent(process) for process in processes)
+    return 100.0 * (after - before) / (time.perf_counter() - began)
+
+
+def memory_mb(pid: int) -> float:
+    """The resident memory of the process *pid* and of its children, in MB."""
+    return sum(_resident(process) for process in family([pid])) / 1e6
+
+
+def family(pids: Sequence[int]) -> list[psutil.Process]:
+    """The processes *pids* and all below them, each once."""
+    found: dict[int, psutil.Process] = {}
+    for pid in pids:
+        with contextlib.suppress(psutil.Error):
+            process = psutil.Process(pid)
+            found.update({p.pid: p for p in (process, *process.children(recursive=True))})
+    return list(found.values())
+
+
+def _spent(process: psutil.Process) -> float:
+    with contextlib.suppress(psutil.Error):
+        times = process.cpu_times()
+        return float(times.user + times.system)
+    return 0.0
+
+
+def _resident(process: psutil.Process) -> float:
+    with contextlib.suppress(psutil.Error):
+        return float(process.memory_info().rss)
+    return 0.0

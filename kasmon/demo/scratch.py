@@ -1,0 +1,128 @@
+"""A kasmon of its own for a while: one 0700 folder with all three XDG roots, and one record of it in the real state.
+
+The demo that made it holds the flock on its record for life. Whoever starts next sweeps every record whose lock is
+free, so that a demo killed with -9 leaves nothing either. What is ended there is known by socket, or by pid and start.
+"""
+
+import contextlib
+import fcntl
+import os
+import shutil
+import signal
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
+
+from kasmon.errors import KasmonError
+from kasmon.host.alive import is_running, lock_holder, started_at
+from kasmon.paths import Places, places, private_folder, write_private
+from kasmon.tmux.server import Server
+
+
+class Record(msgspec.Struct, frozen=True, kw_only=True):
+    """What the next start needs to know to sweep a demo."""
+
+    folder: str
+    pid: int
+    started: float | None
+    boot: str
+    """The machine's boot it belongs to: after another one no pid of it means anything."""
+
+
+class Scratch:
+    """The places of one demo. `close` ends all that runs in them and removes every trace."""
+
+    def __init__(self, real: Places) -> None:
+        private_folder(real.state)
+        private_folder(real.demos)
+        sweep(real)
+        self.folder = Path(tempfile.mkdtemp(prefix="kasmon-demo-"))
+        for name in ("s", "r", "c"):
+            (self.folder / name).mkdir(mode=0o700)
+        self.places = scratch_places(self.folder)
+        self.places.make()
+        self._record = real.demos / f"{self.folder.name}.json"
+        record = Record(folder=str(self.folder), pid=os.getpid(), started=started_at(os.getpid()), boot=boot())
+        write_private(self._record, msgspec.json.encode(record) + b"\n")
+        self._lock = os.open(self._record, os.O_RDONLY | os.O_CLOEXEC)
+        fcntl.flock(self._lock, fcntl.LOCK_EX)
+
+    def close(self) -> None:
+        """End its hosts, its agents and its tmux server, remove its folder and its record. Repeat at will."""
+        clear(self.folder)
+        self._record.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):
+            os.close(self._lock)
+
+
+def scratch_places(folder: Path) -> Places:
+    """The places within *folder*."""
+    return places(
+        {
+            "HOME": str(folder),
+            "XDG_STATE_HOME": str(folder / "s"),
+            "XDG_RUNTIME_DIR": str(folder / "r"),
+            "XDG_CONFIG_HOME": str(folder / "c"),
+        }
+    )
+
+
+def sweep(real: Places) -> list[Path]:
+    """Remove every demo whose maker is gone, and say which folders that were."""
+    swept: list[Path] = []
+    for path in sorted(real.demos.glob("kasmon-demo-*.json")) if real.demos.is_dir() else ():
+        with contextlib.suppress(OSError, msgspec.DecodeError), path.open("rb") as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                continue
+            record = msgspec.json.decode(file.read(), type=Record)
+            folder = Path(record.folder)
+            if folder.name.startswith("kasmon-demo-") and folder.is_dir() and not folder.is_symlink():
+                if folder.stat().st_uid != os.geteuid():
+                    continue
+                clear(folder)
+                swept.append(folder)
+            path.unlink(missing_ok=True)
+    return swept
+
+
+def clear(folder: Path) -> None:
+    """End what runs for the kasmon in *folder*, and remove the folder."""
+    inside = scratch_places(folder)
+    hosts = [(pid, started_at(pid)) for path in _locks(inside) if (pid := lock_holder(path))]
+    for pid, started in hosts:
+        _signal(pid, started, signal.SIGTERM)
+    _wait(lambda: not any(is_running(pid, started) for pid, started in hosts), 3.0)
+    for pid, started in hosts:
+        _signal(pid, started, signal.SIGKILL)
+    if inside.tmux_socket.exists():
+        with contextlib.suppress(KasmonError):
+            Server(inside.tmux_socket).kill_server()
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+def boot() -> str:
+    """What tells this boot of the machine from every other, where the system says it."""
+    with contextlib.suppress(OSError):
+        return Path("/proc/sys/kernel/random/boot_id").read_text("ascii").strip()
+    return ""
+
+
+def _locks(inside: Places) -> list[Path]:
+    return [inside.tmux_host_lock, *inside.sessions.glob("*/host.lock")]
+
+
+def _signal(pid: int, started: float | None, number: signal.Signals) -> None:
+    if is_running(pid, started):
+        with contextlib.suppress(OSError):
+            os.kill(pid, number)
+
+
+def _wait(condition: Callable[[], bool], limit_s: float) -> None:
+    deadline = time.monotonic() + limit_s
+    while not condition() and time.monotonic() < deadline:
+        time.sleep(0.02)

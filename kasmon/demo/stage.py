@@ -1,0 +1,67 @@
+"""Bring the cast onto the stage: real sessions through the same verbs that a person uses."""
+
+import asyncio
+import os
+import signal
+from collections.abc import Sequence
+
+from kasmon.config import Config
+from kasmon.demo.cast import PLAN, Part
+from kasmon.errors import KasmonError
+from kasmon.host.alive import lock_holder
+from kasmon.model.command import Mode
+from kasmon.model.permission import SessionId
+from kasmon.paths import Places
+from kasmon.supervisor.verb import NewSession, create
+
+AT_ONCE = 4
+"""How many sessions are started side by side: starting a host is work for a core."""
+
+
+async def populate(places: Places, parts: Sequence[Part], seed: int) -> list[str]:
+    """Start all *parts*; the sentences of those that could not be started, the others are not held up by them."""
+    turn = asyncio.Semaphore(AT_ONCE)
+    ids: dict[str, asyncio.Future[SessionId]] = {
+        part.name: asyncio.get_running_loop().create_future() for part in parts
+    }
+    failures: list[str] = []
+
+    async def start(number: int, part: Part) -> None:
+        parent = await ids[part.parent] if part.parent else None
+        async with turn:
+            try:
+                session = await create(places, Config(), wanted(part, seed + number, places, parent))
+            except KasmonError as error:
+                failures.append(f"{part.name}: {error}")
+                ids[part.name].cancel()
+                return
+        ids[part.name].set_result(session)
+        if part.fate == "host killed":
+            kill_host(places, session)
+
+    await asyncio.gather(*(start(number, part) for number, part in enumerate(parts)), return_exceptions=True)
+    return failures
+
+
+def wanted(part: Part, seed: int, places: Places, parent: SessionId | None) -> NewSession:
+    """The session that *part* asks for."""
+    return NewSession(
+        name=part.name,
+        agent="scripted" if part.script else "",
+        mode=Mode(part.mode),
+        argv=part.argv,
+        workdir=str(places.state.parent.parent),
+        prompt=part.script,
+        parent=parent,
+        task=part.task,
+        wave=part.wave,
+        peers=part.peers,
+        plan=PLAN if part.wave is not None else None,
+        seed=seed,
+    )
+
+
+def kill_host(places: Places, session: SessionId) -> None:
+    """End the host of *session* as a crash would, so that the session shows as lost."""
+    if pid := lock_holder(places.host_lock(session)):
+        os.kill(pid, signal.SIGKILL)
