@@ -1,0 +1,122 @@
+"""What a fleet of 200 terminals costs: idle, with 20 at work, and while one of them floods."""
+
+import re
+import time
+
+from kasmon.bench.figure import Figure, percentile
+from kasmon.bench.fleet import below, program, terminals
+from kasmon.bench.process import family, share_of_a_core
+from kasmon.bench.startup import KASMON
+from kasmon.bench.terminal import Terminal, environment
+from kasmon.paths import Places
+
+FLEET = 200
+BUSY = 20
+STAMP = re.compile(rb"T(\d{9,20})T")
+IDLE = ("cat",)
+
+
+def idle(seconds: float) -> Figure:
+    """Dashboard, tmux host and tmux server over *seconds*, with 200 idle sessions."""
+    with terminals([(f"idle-{n:03d}", IDLE) for n in range(FLEET)]) as (where, _):
+        terminal = Terminal(KASMON, environment(where.environment_variables()))
+        try:
+            terminal.until(b"idle-00")
+            _settle(terminal, 6.0)
+            share = _measure(terminal, _counted(terminal, where), seconds)
+        finally:
+            terminal.close()
+    return Figure(
+        name=f"{FLEET} idle tmux sessions",
+        value=share,
+        unit="% of a core",
+        target=1.5,
+        judged=share,
+        samples=1,
+        note="dashboard, tmux host and tmux server together",
+    )
+
+
+def busy(seconds: float) -> list[Figure]:
+    """20 of 200 sessions print ten lines a second; one of them, in the preview, stamps its lines with their time."""
+    programs = [("a-stamped", program("talk", "10", "stamp"))]
+    programs += [(f"busy-{n:03d}", program("talk", "10")) for n in range(1, BUSY)]
+    programs += [(f"idle-{n:03d}", list(IDLE)) for n in range(FLEET - BUSY)]
+    with terminals(programs) as (where, _):
+        terminal = Terminal(KASMON, environment(where.environment_variables()), columns=160, rows=50)
+        try:
+            terminal.until(b"busy-0")
+            _settle(terminal, 4.0)
+            terminal.press(b"/a-stamped\r")
+            _settle(terminal, 2.0)
+            pids = _counted(terminal, where)
+            delays = _delays(terminal, seconds)
+            terminal.press(b"/\x1b")
+            _settle(terminal, 1.0)
+            share = _measure(terminal, pids, seconds)
+        finally:
+            terminal.close()
+    return [
+        Figure(
+            name="output to preview, p95",
+            value=percentile(delays, 0.95),
+            unit="ms",
+            target=50,
+            judged=percentile(delays, 0.95),
+            samples=len(delays),
+            note=f"p50 {percentile(delays, 0.5):.1f} ms; from the write in the pane to the write on our terminal",
+        ),
+        Figure(
+            name="20 busy of 200",
+            value=share,
+            unit="% of a core",
+            target=12,
+            judged=share,
+            samples=1,
+            note="ten lines a second each; dashboard, tmux host and tmux server together",
+        ),
+    ]
+
+
+def _counted(terminal: Terminal, where: Places) -> list[int]:
+    """The pids of the dashboard with its guard, of the tmux host and of the tmux server."""
+    return [*(process.pid for process in family([terminal.pid])), *below(where)]
+
+
+def _settle(terminal: Terminal, seconds: float) -> None:
+    until = time.monotonic() + seconds
+    while time.monotonic() < until:
+        terminal.read(0.05)
+
+
+def _measure(terminal: Terminal, pids: list[int], seconds: float) -> float:
+    """The share of *pids* while somebody reads the terminal, as a real one does."""
+    import threading
+
+    ended = threading.Event()
+
+    def read() -> None:
+        while not ended.is_set():
+            terminal.read(0.05)
+
+    reader = threading.Thread(target=read)
+    reader.start()
+    try:
+        return share_of_a_core(pids, seconds)
+    finally:
+        ended.set()
+        reader.join()
+
+
+def _delays(terminal: Terminal, seconds: float) -> list[float]:
+    delays: list[float] = []
+    seen: set[bytes] = set()
+    until = time.monotonic() + seconds
+    while time.monotonic() < until:
+        data = terminal.read(0.1)
+        now = time.monotonic_ns()
+        new = [stamp for stamp in STAMP.findall(data) if stamp not in seen]
+        seen.update(new)
+        if new:
+            delays.append((now - max(int(stamp) for stamp in new)) / 1e6)
+    return delays
