@@ -42,11 +42,10 @@ class ScriptedAgent:
                     await self._stir(seconds)
                 case Spoken(text=text, thinking=thinking):
                     yield Chunk(text=text, thinking=thinking)
-                    await asyncio.sleep(0)  # without pauses a long script would not let anybody else run
                 case event:
                     self._told_end = isinstance(event, SessionEnded)
                     yield event
-                    await asyncio.sleep(0)
+            await asyncio.sleep(0)  # without pauses a long script would not let anybody else run
 
     async def send(self, wish: Wish, /) -> None:
         """Carry *wish* to the agent.

@@ -4,7 +4,6 @@ import asyncio
 import os
 import shlex
 import sys
-from collections.abc import Mapping
 from typing import NoReturn
 
 from kasmon.commands.output import note
@@ -41,9 +40,4 @@ def attach(wanted: str) -> NoReturn:
     if os.environ.get("TMUX"):
         note("this is a tmux inside your tmux; Ctrl+] leaves it.")
     sys.stdout.flush()
-    os.execvpe(argv[0], argv, outside_tmux(os.environ))
-
-
-def outside_tmux(environment: Mapping[str, str]) -> dict[str, str]:
-    """*environment* without what makes tmux refuse to run in another tmux."""
-    return {name: value for name, value in environment.items() if name not in ("TMUX", "TMUX_PANE")}
+    os.execvp(argv[0], argv)

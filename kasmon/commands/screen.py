@@ -7,7 +7,7 @@ from pathlib import Path
 
 from kasmon.commands.listing import ls_object
 from kasmon.errors import UsageError
-from kasmon.paths import places
+from kasmon.paths import Places, places
 
 
 def no_screen(environment: Mapping[str, str]) -> str:
@@ -45,3 +45,15 @@ def demo(agents: int, seed: int, headless_s: float | None, svg: str | None) -> i
     if headless_s is None and (why := no_screen(os.environ)):
         raise UsageError(f"the demo cannot open here: {why}.", hint="`kasmon demo --headless 5` shows no screen.")
     return main(agents, seed, headless_s, Path(svg) if svg else None, show, ls_object)
+
+
+def show(where: Places) -> int:
+    """Show the dashboard of *where* in a child of a guard that puts the terminal back however the child ends."""
+    from kasmon.tui.guard import run_guarded
+
+    def child() -> int:
+        from kasmon.tui.run import run  # heavy: imported behind the fork, so that the guard stays small
+
+        return run(where)
+
+    return run_guarded(child)

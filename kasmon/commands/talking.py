@@ -153,14 +153,14 @@ async def _followed(where: Places, before: Session, receipt: Receipt, sending: S
             receipt = next((known for known in now.receipts if known.id == receipt.id), receipt)
             if receipt.state in CODES or (sending.states is None and receipt.state not in ON_ITS_WAY):
                 return receipt
-            if sending.states and now.state in sending.states and _has_moved(before, now, receipt):
+            if sending.states and now.state in sending.states and has_moved(before, now, receipt):
                 return receipt
             if now.state not in ALIVE:
                 raise SessionEndedError(now.name)
     raise SessionNotFoundError(before.name)
 
 
-def _has_moved(before: Session, now: Session, receipt: Receipt) -> bool:
+def has_moved(before: Session, now: Session, receipt: Receipt) -> bool:
     """Whether *now* can be what came of the prompt, and is not just still the state before it."""
     if receipt.state is ReceiptState.FINISHED or now.state is not before.state:
         return True

@@ -30,6 +30,7 @@ from kasmon.host.wire import (
 
 SEND_BUFFER_BYTES = 64 * 1024
 """How much the system keeps for a reader that is behind; what comes later waits here and can still be replaced."""
+BACKLOG = 128
 GOODBYE_S = 2.0
 """How long a closing server waits for what is under way."""
 
@@ -163,7 +164,7 @@ class HostServer:
         """
         listening = await asyncio.to_thread(_bound, self._path)
         loop = asyncio.get_running_loop()
-        self._server = await loop.create_unix_server(lambda: Connection(self), sock=listening, backlog=128)
+        self._server = await loop.create_unix_server(lambda: Connection(self), sock=listening, backlog=BACKLOG)
 
     async def aclose(self) -> None:
         """Stop listening, let what is under way end, send what is waiting, hang up. Idempotent and bounded."""
@@ -228,6 +229,7 @@ def _bound(path: Path) -> socket.socket:
             listening.bind(os.fspath(path))
         finally:
             os.umask(before)
+        listening.listen(BACKLOG)
         listening.setblocking(False)
     except BaseException:
         listening.close()

@@ -25,7 +25,7 @@ def request(asked: Request, look: Look) -> list[Line]:
     elif shown and first != shown:
         rows += flowed([(shown, Token.SUBJECT)], look.width, UNDER)
     for number, option in enumerate(asked.options, 1):
-        rows += fitted([(redact(option)[0], Token.SUBJECT)], look.width, ((f"  {number}. ", Token.ASKS),), UNDER)
+        rows += flowed([(redact(option)[0], Token.SUBJECT)], look.width, ((f"  {number}. ", Token.ASKS),))
     return rows
 
 

@@ -136,7 +136,9 @@ def _tool(event: ToolStarted | ToolFinished, then: Sequence[Event], look: Look) 
     sign: Span = (" …", Token.FAINT)
     if finished is not None:
         sign = (" ✓", Token.OK) if finished.ok else (" ✗", Token.FAILED)
-    head = [(name, Token.TOOL), (f" {_short(subject, look)}" if subject else "", Token.SUBJECT), sign]
+    beginning, hidden = _short(subject, look)
+    more = f"… {hidden} more characters" if hidden else ""
+    head = [(name, Token.TOOL), (f" {beginning}" if subject else "", Token.SUBJECT), (more, Token.FAINT), sign]
     rows = [BLANK, *fitted(head, look.width, (("● ", sign[1]),), INDENT)]
     if finished is not None:
         rows += _result(finished, look)
@@ -147,14 +149,15 @@ def _result(finished: ToolFinished, look: Look) -> list[Line]:
     rows: list[Line] = []
     if finished.diff:
         shown, hidden = _folded(clean_block(finished.diff), FOLD_DIFF_LINES, look)
-        rows += [*diff.drawn(shown, look.width, UNDER), *_hidden(hidden, look)]
+        rows += [*diff.drawn(shown, look.width, UNDER), *_hidden(hidden, "lines", look)]
     if finished.output:
         token = Token.OUTPUT if finished.ok else Token.FAILED
         shown, hidden = _folded(clean_block(finished.output), FOLD_LINES, look)
         for number, line in enumerate(shown):
-            first = UNDER if number else BELOW
-            rows += fitted([(_short(line, look), token)], look.width, first, UNDER, words=False)
-        rows += _hidden(hidden, look)
+            beginning, cut = _short(line, look)
+            rows += fitted([(beginning, token)], look.width, UNDER if number else BELOW, UNDER, words=False)
+            rows += _hidden(cut, "characters", look)
+        rows += _hidden(hidden, "lines", look)
     return [*rows, *_cut_off(finished.blob, look)]
 
 
@@ -213,14 +216,14 @@ def _folded(text: Clean, most: int, look: Look) -> tuple[list[str], int]:
     return lines[:most], len(lines) - most
 
 
-def _hidden(lines: int, look: Look) -> list[Line]:
-    return fitted([(f"… {lines} more lines", Token.FAINT)], look.width, UNDER, UNDER) if lines else []
+def _hidden(count: int, what: str, look: Look) -> list[Line]:
+    return fitted([(f"… {count} more {what}", Token.FAINT)], look.width, UNDER, UNDER) if count else []
 
 
-def _short(line: str, look: Look) -> str:
-    if not look.fold or len(line) <= FOLD_CHARACTERS:
-        return line
-    return f"{line[:FOLD_CHARACTERS]}… {len(line) - FOLD_CHARACTERS} more characters"
+def _short(line: str, look: Look) -> tuple[str, int]:
+    """As much of *line* as is drawn, and how many characters are not."""
+    hidden = max(0, len(line) - FOLD_CHARACTERS) if look.fold else 0
+    return line[: len(line) - hidden], hidden
 
 
 def _cut_off(blob: str, look: Look) -> list[Line]:

@@ -24,7 +24,6 @@ and those that begin with `#` say nothing. A line that cannot be read becomes `B
 """
 
 import json
-import math
 import re
 import signal
 from collections import deque
@@ -232,7 +231,7 @@ def _number(text: str, most: float) -> float:
         number = float(text)
     except ValueError:
         raise _UnreadableError(f"{text!r} is no number") from None
-    if not math.isfinite(number) or not 0 <= number <= most:
+    if not 0 <= number <= most:
         raise _UnreadableError(f"{text!r} is not between 0 and {most:g}")
     return number
 

@@ -67,6 +67,8 @@ class Line(msgspec.Struct, frozen=True):
 
 BLANK: Final = Line()
 _known: dict[str, int] = {}
+_clinging = {WIDENER, JOINER}
+"""Characters that were measured and belong to the one before them."""
 
 
 def cells(text: str) -> int:
@@ -166,7 +168,7 @@ def _reach(text: str, widths: Sequence[int], start: int, room: int) -> int:
     if end == len(text):
         return end
     whole = end
-    while whole > start and (widths[whole] == 0 or text[whole] == WIDENER or text[whole - 1] == JOINER):
+    while whole > start and (text[whole] in _clinging or text[whole - 1] == JOINER):
         whole -= 1
     return whole if whole > start else max(end, start + 1)
 
@@ -186,9 +188,14 @@ def _widths(text: str) -> list[int]:
 
 
 def _measured(character: str) -> int:
-    from wcwidth import wcwidth  # only here: it takes a third of a short program's start
+    from unicodedata import category  # only here: most text needs neither, and programs that show it start sooner
 
-    return max(0, wcwidth(character))
+    from wcwidth import wcwidth
+
+    width, is_mark = max(0, wcwidth(character)), category(character)[0] == "M"
+    if is_mark or width == 0:
+        _clinging.add(character)
+    return max(width, 1) if category(character) == "Mc" else width
 
 
 def _cut(spans: Sequence[Span], start: int, end: int) -> list[Span]:

@@ -24,6 +24,11 @@ class Connection:
         self._client: ControlClient | None = None
 
     @property
+    def server(self) -> Server:
+        """The server that this is a connection to."""
+        return self._server
+
+    @property
     def is_open(self) -> bool:
         """Whether tmux talks to us."""
         return self._client is not None and self._client.is_open

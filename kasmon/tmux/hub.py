@@ -6,19 +6,16 @@ import signal
 import time
 from collections.abc import Callable, Iterable, Mapping
 
-from kasmon.clean import clean_block
 from kasmon.errors import KasmonError, TmuxCommandError
 from kasmon.tmux import request as ask
-from kasmon.tmux.connection import Connection, OnDone
 from kasmon.tmux.control import ControlClient
 from kasmon.tmux.deaths import Deaths
-from kasmon.tmux.facts import HUB, PaneFacts, PaneText, ScreenFacts, distinct, orphans
+from kasmon.tmux.facts import HUB, PaneFacts, distinct, orphans
 from kasmon.tmux.flood import Floods
-from kasmon.tmux.keeper import Keeper
+from kasmon.tmux.panes import Panes
 from kasmon.tmux.protocol import Notice
 from kasmon.tmux.quote import ID, exact, word
 from kasmon.tmux.ready import LIMIT_S, Readiness, waits
-from kasmon.tmux.request import Lines, Row, Screen
 from kasmon.tmux.server import Server
 
 PAUSE_AFTER_S = 1
@@ -31,7 +28,7 @@ DEAD_FORMAT = "#{W:#{P:#{pane_dead}:#{pane_dead_status}:#{pane_dead_signal} }}"
 LOOK_AGAIN = frozenset({"subscription-changed", "window-close", "unlinked-window-close", "sessions-changed"})
 
 
-class Hub(Connection):
+class Hub(Panes):
     """Everything that goes on in a tmux server, through one pipe.
 
     Set the callbacks, `open()`, then watch `fileno()` and call `pump()`, and `tick()` once a second. Nothing blocks but
@@ -55,7 +52,7 @@ class Hub(Connection):
         self._server_pid = 0
         self._own_pane = self._own_window = self._session = ""
         self._watched: frozenset[str] = frozenset()
-        self._keeper: Keeper | None = None
+        self._keeper: ControlClient | None = None
         self._floods = Floods()
         self._deaths = Deaths()
         self._looking = self._look_again = False
@@ -74,25 +71,24 @@ class Hub(Connection):
             self._server.run(
                 "new-session", "-d", "-s", HUB, "-n", HUB, "-c", "/", "--", "/bin/sh", "-c", "exec cat >/dev/null"
             )
-        client = ControlClient(
-            self._attach(f"ignore-size,pause-after={PAUSE_AFTER_S}"), self._server.environment, str(self._server.socket)
-        )
-        client.on_output, client.on_notice, client.on_gone = self._heard, self._noticed, self._gone
-        self._client, self._deaths, self._looking, self._look_again = client, Deaths(), False, False
-        self._keeper = Keeper(self._attach("ignore-size,no-output"), self._server.environment)
+        self._own_pane = self._own_window = self._session = ""
+        self._deaths, self._looking, self._look_again = Deaths(), False, False
         try:
-            client.until_attached()
-            self._keeper.keep()
+            self._client = self._attached(f"ignore-size,pause-after={PAUSE_AFTER_S}")
+            self._client.on_output, self._client.on_notice = self._heard, self._noticed
+            self._client.on_gone = self._gone
+            self._keep()
             self._settle()
-        except KasmonError:
+        except BaseException:
             self.close()
             raise
 
     def close(self) -> None:
         """End our clients; the server and its sessions stay. Idempotent, bounded by a few seconds."""
         super().close()
-        if self._keeper is not None:
-            self._keeper.close()
+        keeper, self._keeper = self._keeper, None
+        if keeper is not None:
+            keeper.close()
         for pane in self._floods.off:
             self.on_flood(pane, False)
         self._floods = Floods()
@@ -106,95 +102,12 @@ class Hub(Connection):
         """To be called about once a second: listen again to panes that flooded, look again at unexplained deaths."""
         if not self.is_open:
             return
-        if self._keeper is not None:
-            self._keeper.keep()
+        with contextlib.suppress(KasmonError):  # of a server that is gone, our own client tells
+            self._keep()
         for pane in self._floods.due(self._clock()):
             self._listen(pane)
         if self._look_again:
             self.look()
-
-    def capture(
-        self,
-        pane: str,
-        on_done: OnDone[Lines],
-        *,
-        start: int | str | None = None,
-        end: int | str | None = None,
-        ansi: bool = True,
-        join: bool = False,
-    ) -> None:
-        """Rows of *pane*; see `request.capture`."""
-        self.submit(ask.capture(pane, start=start, end=end, ansi=ansi, join=join), on_done)
-
-    def capture_screen(self, pane: str, on_done: OnDone[Screen]) -> None:
-        """All visible rows of *pane* with cursor and modes, of one moment."""
-        self.submit(ask.screen(pane), on_done)
-
-    def capture_row(self, pane: str, y: int, on_done: OnDone[Row]) -> None:
-        """Row *y* of *pane* with cursor and modes, of one moment."""
-        self.submit(ask.row(pane, y), on_done)
-
-    def cursor(self, pane: str, on_done: OnDone[ScreenFacts]) -> None:
-        """Cursor and modes of *pane*."""
-        self.submit(ask.screen_facts(pane), on_done)
-
-    def text(self, pane: str, on_done: OnDone[PaneText]) -> None:
-        """Title, directory and command of *pane*; foreign text."""
-        self.submit(ask.pane_text(pane), on_done)
-
-    def panes(self) -> list[PaneFacts]:
-        """Every pane of ours once, as it is now; waits for the answer."""
-        everywhere = self.call(ask.all_panes())
-        return distinct(everywhere)
-
-    # -- acts
-
-    def keys(self, pane: str, data: bytes) -> None:
-        """Type *data* into *pane*, whatever it shows; for a person at the keyboard. Nothing is told back."""
-        for request in ask.keys(pane, data):
-            self.submit(request)
-
-    def press(self, pane: str, data: bytes, on_done: OnDone[None]) -> None:
-        """Type at most 256 bytes into *pane*, or be refused as a whole: `PaneDeadError`, `PasteRefusedError`."""
-        self.submit(ask.press(pane, data), on_done)
-
-    def paste(self, pane: str, text: str) -> None:
-        """Put *text* into *pane* as one paste, cleaned of control characters; waits until tmux has done it.
-
-        A text of which nothing is left is not sent.
-
-        Raises:
-            PaneDeadError: if the pane's program has ended; nothing was sent.
-            PasteRefusedError: if the pane takes no input now; nothing was sent.
-            TmuxCommandError: if there is no such pane.
-            TmuxServerGoneError: if the server is gone.
-        """
-        cleaned = clean_block(text).encode("utf-8", "replace")
-        if not cleaned:
-            return
-        answers: list[KasmonError | None] = []
-        self.paste_buffer(pane, self._server.load(cleaned), answers.append)
-        self.call(ask.command("display-message -p done"))
-        if answers and isinstance(answers[0], KasmonError):
-            raise answers[0]
-
-    def paste_buffer(self, pane: str, buffer: str, on_done: OnDone[None]) -> None:
-        """Put what `Server.load` stored as *buffer* into *pane*, or be refused; the buffer goes either way."""
-
-        def done(answer: KasmonError | None) -> None:
-            if isinstance(answer, KasmonError):
-                self.submit(ask.drop_buffer(buffer))
-            on_done(answer)
-
-        self.submit(ask.paste(pane, buffer), done)
-
-    def resize(self, window: str, width: int, height: int) -> None:
-        """Give *window* a size, until a terminal looks at it, which then decides."""
-        self.submit(ask.resize(window, width, height))
-
-    def kill_window(self, window: str, on_done: OnDone[None] | None = None) -> None:
-        """End *window* and its program; `on_closed` follows."""
-        self.submit(ask.kill_window(window), on_done)
 
     def watch(self, panes: Iterable[str]) -> None:
         """These panes are being looked at: they are heard however much they print. All others are on a budget."""
@@ -207,8 +120,6 @@ class Hub(Connection):
     def flooded(self) -> frozenset[str]:
         """The panes that are not heard now, because they print too much."""
         return self._floods.off
-
-    # -- readiness and deaths
 
     def wait_ready(self, nonces: Mapping[str, str], limit_s: float = LIMIT_S) -> Readiness:
         """Wait until each pane of *nonces* (pane: nonce) has announced its nonce or died; *limit_s* for all of them."""
@@ -262,8 +173,6 @@ class Hub(Connection):
         with contextlib.suppress(OSError):
             os.kill(self._server_pid, signal.SIGCHLD)
 
-    # -- what tmux tells
-
     def _settle(self) -> None:
         where = self.call(
             ask.command("display-message -p '#{pid} #{client_name} #{session_id} #{window_id} #{pane_id}'")
@@ -298,6 +207,8 @@ class Hub(Connection):
         self.on_output(pane, data)
 
     def _noticed(self, notice: Notice) -> None:
+        if not self._session:
+            return  # not settled yet: what is told now, `_settle` finds in its lists
         first = notice.rest.split(b" ")[0].decode("ascii", "replace")
         if notice.kind == "unlinked-window-add" and ID.fullmatch(first):
             self._link(first)
@@ -319,10 +230,31 @@ class Hub(Connection):
     def _flow(self, pane: str, state: str) -> None:
         self.submit(ask.command(f"refresh-client -A {word(f'{exact(pane)}:{state}')}"))
 
-    def _attach(self, flags: str) -> list[str]:
-        """The command of a control client on the hub session."""
-        tmux = [self._server.program, "-u", "-N", "-S", str(self._server.socket)]
-        return [*tmux, "-C", "attach-session", "-f", flags, "-t", f"={HUB}"]
+    def _keep(self) -> None:
+        """See to it that a second, silent client is attached, and forget what it was told.
+
+        tmux stops reading from a pane, and so stops its program, when no attached client can take more of its output. A
+        host that hangs would thus stop every agent. This client takes no output: tmux goes on, and skips ours instead.
+        """
+        if self._keeper is not None:
+            if self._keeper.pump():
+                return
+            self._keeper.close()
+        self._keeper = self._attached("ignore-size,no-output")
+
+    def _attached(self, flags: str) -> ControlClient:
+        server = self._server
+        argv = [server.program, "-u", "-N", "-S", str(server.socket)]
+        with server.quiet():
+            client = ControlClient(
+                [*argv, "-C", "attach-session", "-f", flags, "-t", f"={HUB}"], server.environment, str(server.socket)
+            )
+            try:
+                client.until_attached()
+            except BaseException:
+                client.close()
+                raise
+        return client
 
     def _gone(self) -> None:
         self.on_gone()

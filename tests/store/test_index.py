@@ -40,6 +40,12 @@ def house() -> Iterator[House]:
     house.close()
 
 
+def crowd(house: House) -> None:
+    """As many sessions as it takes to fill a few pages."""
+    for number in range(60):
+        house.has(f"b{number:07d}".translate(str.maketrans("0123456789", "abcdefghij")), started(), ended())
+
+
 def read_all(fold: FleetFold) -> dict[SessionId, Session]:
     """Everything that the logs hold now."""
     fold.read_fleet()
@@ -105,12 +111,12 @@ def test_what_the_index_covers_is_not_read_again(house: House) -> None:
 
 def test_renamed_and_forgotten_sessions_are_so_in_the_index_too(house: House) -> None:
     fold = written(house.places)
+    keeper = Index(house.places.index)
+    assert keeper.write(fold, (), ())
     house.says(
         SessionRenamed(at=NOW, session=SessionId(ME), name="new"), SessionForgotten(at=NOW, session=SessionId(OTHER))
     )
-    keeper = Index(house.places.index)
     moved = fold.read_fleet()
-    assert keeper.write(fold, moved.changed, moved.gone)
     assert keeper.write(fold, moved.changed, moved.gone)
     keeper.close()
     house.places.fleet_log.write_bytes(b" " * (house.places.fleet_log.stat().st_size - 1) + b"\n")
@@ -188,6 +194,21 @@ def test_a_damaged_index_is_set_aside_and_built_again(house: House, how: str) ->
     keeper.close()
     assert spoilt == house.places.index.with_name(f"index.db~{int(NOW)}").read_bytes()
     assert from_scratch(house.places) == from_index(house.places)
+
+
+def test_one_bad_page_is_enough_to_set_an_index_aside(house: House) -> None:
+    crowd(house)
+    fold = written(house.places)
+    pages = house.places.index.read_bytes()
+    leaf = max(at for at in range(0, len(pages), 4096) if pages[at] == 0x0A)
+    with house.places.index.open("r+b") as file:
+        file.seek(leaf)
+        file.write(random.Random(1).randbytes(4096))
+    keeper = Index(house.places.index)
+
+    assert not keeper.write(fold, (), ())
+
+    assert [pages[:100]] == [path.read_bytes()[:100] for path in house.places.state.glob("index.db~*")]
 
 
 def test_a_row_that_does_not_read_voids_the_index(house: House) -> None:
@@ -307,8 +328,7 @@ while True:
 
 
 def test_a_writer_killed_in_the_middle_costs_nothing_but_time(house: House) -> None:
-    for number in range(60):
-        house.has(f"b{number:07d}".translate(str.maketrans("0123456789", "abcdefghij")), started(), ended())
+    crowd(house)
     truth = from_scratch(house.places)
     environment = {"PATH": os.environ["PATH"], "HOME": str(house.folder), **house.places.environment_variables()}
     for _ in range(5):
@@ -338,8 +358,7 @@ except Exception as error:
 
 
 def test_a_disk_that_takes_no_more_is_an_error_that_says_so(house: House) -> None:
-    for number in range(60):
-        house.has(f"b{number:07d}".translate(str.maketrans("0123456789", "abcdefghij")), started(), ended())
+    crowd(house)
     environment = {"PATH": os.environ["PATH"], "HOME": str(house.folder), **house.places.environment_variables()}
 
     told = subprocess.run([sys.executable, "-c", FULL], env=environment, capture_output=True, text=True, check=True)

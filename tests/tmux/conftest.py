@@ -1,6 +1,5 @@
 """A tmux server of its own for each test that asks for one, its socket in a short folder; nothing is left behind."""
 
-import os
 import shutil
 import tempfile
 from collections.abc import Iterator
@@ -58,7 +57,23 @@ def ears(server: Server) -> Iterator[Ears]:
     hub.close()
 
 
+@pytest.fixture(scope="module")
+def shared_ears() -> Iterator[Ears]:
+    """An open hub on a server for a whole file of tests, none of which ends it or leaves a pane alive."""
+    folder = Path(tempfile.mkdtemp(prefix="kmt", dir="/tmp"))
+    server = Server(folder / "t.sock")
+    server.start()
+    hub = Hub(server)
+    ears = Ears(hub)
+    hub.open()
+    yield ears
+    hub.close()
+    server.kill_server()
+    shutil.rmtree(folder)
+
+
 @pytest.fixture
-def surroundings() -> dict[str, str]:
-    """The environment of this test."""
-    return dict(os.environ)
+def shared(shared_ears: Ears) -> Iterator[Ears]:
+    """`shared_ears`, without any pane before and after."""
+    yield shared_ears
+    shared_ears.clear()

@@ -20,6 +20,7 @@ class Ears:
 
     def __init__(self, hub: Hub) -> None:
         self.hub = hub
+        self.server = hub.server
         self.said: defaultdict[str, bytes] = defaultdict(bytes)
         self.skipped: list[str] = []
         self.deaths: list[tuple[str, int | None, int | None]] = []
@@ -56,6 +57,17 @@ class Ears:
             return shown if any(text in row for row in shown) else []
 
         return self.until(rows)
+
+    def clear(self) -> None:
+        """End every pane, and forget what was heard."""
+        for facts in self.hub.panes():
+            self.server.kill_window(facts.window_id)
+        self.hub.watch([])
+        self.hub.look()
+        self.until(lambda: not self.hub.panes())
+        self.hub.call(request.command("display-message -p quiet"))
+        for heard in (self.said, self.skipped, self.deaths, self.closed, self.floods):
+            heard.clear()
 
     def hears(self, pane: str) -> str:
         """*pane*, once the hub knows it and hears what it echoes."""

@@ -52,8 +52,9 @@ def sentinel(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.mark.parametrize("name", PAYLOADS)
-def test_nothing_foreign_is_run(ears: Ears, server: Server, folder: Path, sentinel: Path, name: str) -> None:
+def test_nothing_foreign_is_run(shared: Ears, folder: Path, sentinel: Path, name: str) -> None:
     """As the agent's words, directory, variables, name, title, prompt and keys."""
+    ears, server = shared, shared.server
     payload = PAYLOADS[name]
     workdir = folder / payload.replace("/", "_")[:200]
     workdir.mkdir()
@@ -71,7 +72,7 @@ def test_nothing_foreign_is_run(ears: Ears, server: Server, folder: Path, sentin
     ears.hub.call(request.press(pane.pane_id, payload.encode()))
     with pytest.raises(ValueError, match="cannot be the name"):
         server.create(payload, ["cat"])
-    with pytest.raises(ValueError, match="cannot be the name|no tmux id"):
+    with pytest.raises(ValueError, match=r"cannot be the name|no tmux id"):
         server.attach_argv(payload)
     server.pane_text(pane.pane_id)
     ears.hub.call(request.pane_text(pane.pane_id))
@@ -132,7 +133,8 @@ def test_hostile_titles_hide_no_pane(ears: Ears, server: Server) -> None:
 
 
 @pytest.mark.parametrize("name", ["we\nird\tdir", "a|b,3:c", "␞", "dd#(touch x)", "é✓", "100%"], ids=ascii)
-def test_hostile_directories_are_told_as_they_are(ears: Ears, server: Server, folder: Path, name: str) -> None:
+def test_hostile_directories_are_told_as_they_are(shared: Ears, folder: Path, name: str) -> None:
+    ears, server = shared, shared.server
     workdir = folder / name
     workdir.mkdir()
     write_spec(folder / "spec", LaunchSpec(argv=python("print('up', flush=True)\ninput()\n"), workdir=workdir))

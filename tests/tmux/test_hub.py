@@ -1,12 +1,14 @@
 """One client that hears every pane, through everything that happens to it."""
 
+import contextlib
 import os
 import signal
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
-from kasmon.errors import TmuxServerGoneError
+from kasmon.errors import TmuxError, TmuxServerGoneError
 from kasmon.tmux import request
 from kasmon.tmux.facts import HUB
 from kasmon.tmux.hub import Hub
@@ -14,6 +16,7 @@ from kasmon.tmux.identity import identify
 from kasmon.tmux.ready import marker_command, saw_marker, waits
 from kasmon.tmux.server import Server
 from kasmon.tmux.spec import LaunchSpec, fresh_nonce, launch_argv, write_spec
+from kasmon.tmux.version import parse
 from tests.tmux.ears import Ears, Kept, python
 from tests.waiting import until
 
@@ -21,7 +24,7 @@ FLOOD = "import os\ninput()\nn = 0\nwhile n := n + 1: os.write(1, b'flood %d ' %
 
 
 def clients(server: Server, kind: str = "") -> list[int]:
-    """The pids of the clients whose flags name *kind*: `pause-after` for ours that hears, `no-output` for the keeper."""
+    """The pids of the clients whose flags name *kind*: `pause-after` the one that hears, `no-output` the keeper."""
     lines = server.run("list-clients", "-F", "#{client_pid} #{client_flags}").decode().splitlines()
     return [int(line.split()[0]) for line in lines if kind in line]
 
@@ -239,3 +242,40 @@ def test_a_client_that_keeps_agents_running_is_replaced(ears: Ears, server: Serv
     os.kill(keeper, signal.SIGKILL)
 
     ears.until(lambda: clients(server, "no-output") not in ([], [keeper]))
+
+
+def attach_while_sessions_come(server: Server, times: int) -> bool:
+    """Open hubs, each at the same moment as somebody makes and ends sessions; whether the server outlived it."""
+    pid = server.start()
+
+    def churn(turn: int) -> None:
+        with contextlib.suppress(TmuxError):
+            for number in range(4):
+                server.kill_window(server.create(f"s{turn}-{number}", ["cat"]).window_id)
+
+    with ThreadPoolExecutor(1) as pool:
+        for turn in range(times):
+            churning = pool.submit(churn, turn)
+            hub = Hub(server)
+            with contextlib.suppress(TmuxError):
+                hub.open()
+            hub.close()
+            churning.result()
+            process = server.process()
+            if process is None or process.pid != pid:
+                return False
+    return True
+
+
+def test_a_client_attaches_in_a_quiet_moment(server: Server) -> None:
+    """tmux 3.3a dies if sessions come or go while a control client is half attached."""
+    assert attach_while_sessions_come(server, times=20)
+
+
+def test_without_the_quiet_the_server_dies(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    """So the test above can see the hole."""
+    if parse(server.version()) != (3, 3):
+        pytest.skip("seen with tmux 3.3a")
+    monkeypatch.setattr(Server, "quiet", lambda _: contextlib.nullcontext())
+
+    assert not attach_while_sessions_come(server, times=300)

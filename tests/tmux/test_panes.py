@@ -43,7 +43,8 @@ def test_a_name_is_taken_once(server: Server) -> None:
         server.create("twice", ["cat"])
 
 
-def test_many_sessions_are_made_at_once(ears: Ears, server: Server) -> None:
+def test_many_sessions_are_made_at_once(shared: Ears) -> None:
+    ears, server = shared, shared.server
     with ThreadPoolExecutor(8) as pool:
         panes = list(pool.map(lambda number: server.create(f"s{number}", ["cat"]), range(24)))
 
@@ -64,7 +65,8 @@ def test_a_further_window_stands_beside_its_parents_and_steals_no_focus(server: 
     assert ["parent", "child"] == [pane.kasmon_id for pane in server.pane_facts()]
 
 
-def test_ending_a_parents_window_leaves_the_child(ears: Ears, server: Server) -> None:
+def test_ending_a_parents_window_leaves_the_child(shared: Ears) -> None:
+    ears, server = shared, shared.server
     parent = server.create("parent", ["cat"])
     child = server.create("child", ["cat"], parent=parent.session_id)
     ears.hears(parent.pane_id)
@@ -82,7 +84,8 @@ def test_a_parent_that_is_gone_has_no_children(server: Server) -> None:
         server.create("child", ["cat"], parent="$77")
 
 
-def test_a_pane_is_ended_wherever_it_is_linked(ears: Ears, server: Server) -> None:
+def test_a_pane_is_ended_wherever_it_is_linked(shared: Ears) -> None:
+    ears, server = shared, shared.server
     pane = server.create("agent", ["cat"])
     ears.hears(pane.pane_id)
     ears.hub.kill_window(pane.window_id)
@@ -91,7 +94,8 @@ def test_a_pane_is_ended_wherever_it_is_linked(ears: Ears, server: Server) -> No
     until(lambda: identify(pane.pid) is None)
 
 
-def test_the_screen_comes_with_its_colours_cursor_and_modes(ears: Ears, server: Server, folder: Path) -> None:
+def test_the_screen_comes_with_its_colours_cursor_and_modes(shared: Ears, folder: Path) -> None:
+    ears, server = shared, shared.server
     coloured, modes = b"\033[1;31mred\033[0m  end\r\n", b"\033[?1h\033=\033[?1002h\033[?1006h\033[?25l"
     pane = server.create("agent", recorder(folder / "got", coloured + modes), size=(20, 3)).pane_id
     ears.until_shown(pane, "ready")
@@ -114,7 +118,8 @@ def test_the_screen_comes_with_its_colours_cursor_and_modes(ears: Ears, server: 
     assert not seen.alternate
 
 
-def test_a_row_alone_comes_with_the_cursor(ears: Ears, server: Server) -> None:
+def test_a_row_alone_comes_with_the_cursor(shared: Ears) -> None:
+    ears, server = shared, shared.server
     pane = server.create("agent", python("import os\nos.write(1, b'one\\ntwo')\nos.read(0, 1)\n")).pane_id
     ears.until_shown(pane, "two")
     kept = Kept()
@@ -126,7 +131,8 @@ def test_a_row_alone_comes_with_the_cursor(ears: Ears, server: Server) -> None:
     assert (1, b"two", 3, 1) == (row.y, row.row, row.facts.cursor_x, row.facts.cursor_y)
 
 
-def test_the_alternate_screen_is_told(ears: Ears, server: Server) -> None:
+def test_the_alternate_screen_is_told(shared: Ears) -> None:
+    ears, server = shared, shared.server
     pane = server.create("agent", python("import os\nos.write(1, b'\\033[?1049hfull')\nos.read(0, 1)\n")).pane_id
     ears.until_shown(pane, "full")
     kept = Kept()
@@ -136,7 +142,8 @@ def test_the_alternate_screen_is_told(ears: Ears, server: Server) -> None:
     assert getattr(kept.answer, "alternate", None) is True
 
 
-def test_history_and_wrapped_lines_can_be_had(ears: Ears, server: Server) -> None:
+def test_history_and_wrapped_lines_can_be_had(shared: Ears) -> None:
+    ears, server = shared, shared.server
     lines = "import os\nos.write(1, b''.join(b'line%d\\n' % n for n in range(100)) + b'w' * 30)\nos.read(0, 1)\n"
     pane = server.create("agent", python(lines), size=(20, 5)).pane_id
     ears.until_shown(pane, "wwww")
@@ -147,8 +154,9 @@ def test_history_and_wrapped_lines_can_be_had(ears: Ears, server: Server) -> Non
     assert 2 == len(ears.hub.call(request.capture(pane, start=-2, end=-1)))
 
 
-def test_every_byte_of_a_key_arrives(ears: Ears, server: Server, folder: Path) -> None:
+def test_every_byte_of_a_key_arrives(shared: Ears, folder: Path) -> None:
     """Alt, function keys, UTF-8, NUL, high bytes, and what tmux would read as commands."""
+    ears, server = shared, shared.server
     typed = (
         bytes(range(256))
         + "é✓🙂".encode()
@@ -173,21 +181,23 @@ def test_a_key_press_is_refused_by_a_dead_pane(ears: Ears, server: Server) -> No
     assert "pane-dead" == kept.error.code
 
 
-def test_a_pane_that_is_not_there_is_an_error_in_every_answer(ears: Ears) -> None:
+def test_a_pane_that_is_not_there_is_an_error_in_every_answer(shared: Ears) -> None:
+    ears = shared
     asked: list[Request[Any]] = [
-        request.capture("%99"),
-        request.screen("%99"),
-        request.row("%99", 0),
-        request.press("%99", b"x"),
+        request.capture("%9999"),
+        request.screen("%9999"),
+        request.row("%9999", 0),
+        request.press("%9999", b"x"),
     ]
     for missing in asked:
         with pytest.raises(TmuxCommandError, match="can't find pane"):
             ears.hub.call(missing)
-    with pytest.raises(TmuxCommandError, match="no pane %99"):
-        ears.hub.call(request.screen_facts("%99"))
+    with pytest.raises(TmuxCommandError, match="no pane %9999"):
+        ears.hub.call(request.screen_facts("%9999"))
 
 
-def test_a_size_given_is_a_size_kept_until_somebody_looks(ears: Ears, server: Server) -> None:
+def test_a_size_given_is_a_size_kept_until_somebody_looks(shared: Ears) -> None:
+    ears, server = shared, shared.server
     pane = server.create("agent", ["cat"])
     ears.hub.resize(pane.window_id, 77, 22)
     ears.until(lambda: (77, 22) == (facts(server, pane.pane_id).width, facts(server, pane.pane_id).height))
@@ -284,7 +294,8 @@ def test_a_name_is_shown_to_whoever_attaches(server: Server) -> None:
     assert "agent" == facts(server, pane.pane_id).kasmon_id
 
 
-def test_a_program_can_write_its_title_but_not_its_name(ears: Ears, server: Server) -> None:
+def test_a_program_can_write_its_title_but_not_its_name(shared: Ears) -> None:
+    ears, server = shared, shared.server
     pane = server.create(
         "agent", python("import os\nos.write(1, b'\\033]2;my title\\007\\033kmy name\\033\\\\done')\nos.read(0, 1)\n")
     )

@@ -53,14 +53,13 @@ class Recorded:
 
 
 @pytest.fixture
-def recorded(ears: Ears, server: Server, folder: Path) -> Recorded:
-    return Recorded(ears, server, folder / "got")
+def recorded(shared: Ears, folder: Path) -> Recorded:
+    return Recorded(shared, shared.server, folder / "got")
 
 
 @pytest.mark.parametrize("text", HOSTILE, ids=lambda text: ascii(text[:20]))
-def test_hostile_text_arrives_cleaned_between_one_pair_of_brackets(
-    recorded: Recorded, server: Server, text: str
-) -> None:
+def test_hostile_text_arrives_cleaned_between_one_pair_of_brackets(recorded: Recorded, text: str) -> None:
+    server = recorded.ears.server
     before = server.run("show-options", "-g") + server.run("show-options", "-s")
 
     assert START + clean_block(text).encode() + END == recorded.paste(text)
@@ -78,8 +77,9 @@ def test_any_text_arrives_cleaned_between_one_pair_of_brackets(recorded: Recorde
     assert START + clean_block(text).encode() + END == recorded.paste(text)
 
 
-def test_a_program_that_did_not_ask_gets_no_brackets(ears: Ears, server: Server, folder: Path) -> None:
-    pane = server.create("plain", recorder(folder / "got")).pane_id
+def test_a_program_that_did_not_ask_gets_no_brackets(shared: Ears, folder: Path) -> None:
+    ears = shared
+    pane = ears.server.create("plain", recorder(folder / "got")).pane_id
     ears.until_shown(pane, "ready")
     ears.hub.paste(pane, "two\nlines")
 
@@ -114,10 +114,9 @@ def test_without_the_guard_the_server_dies(ears: Ears, server: Server, monkeypat
 
 
 @pytest.mark.parametrize(("mode", "why"), [("copy-mode", "copy mode"), ("select-pane -d", "input is off")])
-def test_a_pane_that_takes_no_input_now_refuses(
-    ears: Ears, server: Server, recorded: Recorded, mode: str, why: str
-) -> None:
+def test_a_pane_that_takes_no_input_now_refuses(recorded: Recorded, mode: str, why: str) -> None:
     """What is pasted or typed would be lost, or be a command to tmux's copy mode."""
+    ears, server = recorded.ears, recorded.ears.server
     server.run(*mode.split(), "-t", recorded.pane)
     kept = Kept()
     ears.hub.press(recorded.pane, b"q", kept.append)
@@ -131,8 +130,9 @@ def test_a_pane_that_takes_no_input_now_refuses(
 
 @pytest.mark.parametrize("mode", ["copy-mode", "select-pane -d"])
 def test_without_the_guard_nobody_would_know_that_the_text_was_lost(
-    ears: Ears, server: Server, recorded: Recorded, mode: str, monkeypatch: pytest.MonkeyPatch
+    recorded: Recorded, mode: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    ears, server = recorded.ears, recorded.ears.server
     server.run(*mode.split(), "-t", recorded.pane)
     monkeypatch.setattr(request, "GUARD", "0")
     ears.hub.paste(recorded.pane, "hello")
@@ -140,14 +140,23 @@ def test_without_the_guard_nobody_would_know_that_the_text_was_lost(
     assert not any("hello" in row for row in ears.rows(recorded.pane))
 
 
-def test_a_pane_that_is_not_there_takes_nothing(ears: Ears, server: Server) -> None:
+def test_a_pane_that_is_not_there_takes_nothing(shared: Ears) -> None:
     with pytest.raises(TmuxCommandError, match="can't find pane"):
-        ears.hub.paste("%99", "hello")
-    ears.until(lambda: b"" == server.run("list-buffers"))
+        shared.hub.paste("%9999", "hello")
+    shared.until(lambda: b"" == shared.server.run("list-buffers"))
 
 
-def test_a_paste_can_be_done_without_waiting(ears: Ears, server: Server, recorded: Recorded) -> None:
+def test_a_text_of_which_nothing_is_left_is_not_sent(recorded: Recorded) -> None:
+    recorded.ears.hub.paste(recorded.pane, "\x07\x1b[31m")
+    with pytest.raises(ValueError, match="nothing to paste"):
+        recorded.ears.server.load(b"")
+
+    assert START + b"next" + END == recorded.paste("next")
+
+
+def test_a_paste_can_be_done_without_waiting(recorded: Recorded) -> None:
     """Bytes given to `load` are not cleaned: a person's own paste in focus may hold an escape."""
+    ears, server = recorded.ears, recorded.ears.server
     kept = Kept()
     ears.hub.paste_buffer(recorded.pane, server.load(b"raw \x1b byte"), kept.append)
     ears.until(lambda: kept)

@@ -122,7 +122,7 @@ def test_the_conf_holds_what_the_agents_need(server: Server) -> None:
 def test_what_we_write_is_ours_alone(server: Server) -> None:
     modes = {path.name: stat.S_IMODE(path.stat().st_mode) & 0o077 for path in server.socket.parent.iterdir()}
 
-    assert {"t.sock": 0, "t.sock.conf": 0, "t.sock.server": 0} == modes
+    assert {"t.sock": 0, "t.sock.conf": 0, "t.sock.server": 0, "t.sock.turn": 0} == modes
 
 
 def test_nothing_of_the_surroundings_reaches_the_server(idle_server: Server) -> None:
@@ -154,7 +154,7 @@ def test_a_place_without_any_locale_gets_one(idle_server: Server) -> None:
 
 def test_a_conf_that_tmux_does_not_like_is_told(idle_server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     wrong = configuration("screen") + "set -g no-such-option on\n"
-    monkeypatch.setattr("kasmon.tmux.server.configuration", lambda terminal: wrong)
+    monkeypatch.setattr("kasmon.tmux.daemon.configuration", lambda terminal: wrong)
 
     with pytest.raises(TmuxCommandError, match="no-such-option"):
         idle_server.start()

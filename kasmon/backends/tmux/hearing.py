@@ -40,8 +40,6 @@ class Hearing:
         """*known* are the signals in the log, for an agent that was there before us."""
         by_source = {signal.source: signal for signal in known}
         output, program = by_source.get("output"), by_source.get("program")
-        self.reports = 0
-        """How many reports of the program were heard, repeated ones too."""
         self.printed_at = -math.inf
         """When it printed last, echoes aside."""
         self._scanner = StatusScanner()
@@ -133,7 +131,6 @@ class Hearing:
         return [SignalSeen(at=at, source="output", value="printing")]
 
     def _reported(self, status: Status, now: float, at: float) -> list[SignalSeen]:
-        self.reports += 1
         asking = AskKind(status.kind) if status.state == "blocked" and status.kind in set(AskKind) else None
         report = Report(status.state, asking, clean_line(status.message)[:TEXT_LENGTH])
         self._waiting = None

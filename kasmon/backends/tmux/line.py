@@ -5,13 +5,14 @@ import contextlib
 import logging
 import threading
 from collections.abc import Callable
-from typing import TypeVar
+from typing import Final, TypeVar
 
+from kasmon.backends.tmux.pump import Pump
 from kasmon.clean import clean_block
 from kasmon.errors import KasmonError, TmuxCommandError, TmuxError, TmuxServerGoneError
 from kasmon.tmux import request as ask
 from kasmon.tmux.facts import PaneFacts, distinct
-from kasmon.tmux.hub import TICK_S, Hub
+from kasmon.tmux.hub import Hub
 from kasmon.tmux.identity import Process, identify
 from kasmon.tmux.request import Request
 from kasmon.tmux.server import Server
@@ -19,9 +20,7 @@ from kasmon.tmux.server import Server
 Answer = TypeVar("Answer")
 OnDone = Callable[[Answer | KasmonError], None]
 
-ANSWER_S = 10.0
-REST_S = 0.015
-"""Where nobody waits for an echo or an answer, what panes print is read so often: together it costs much less."""
+ANSWER_S: Final = 10.0
 
 log = logging.getLogger(__name__)
 
@@ -58,6 +57,7 @@ class Line:
         self._hub.on_closed = self._closed
         self._hub.on_flood = self._flooded
         self._hub.on_gone = self._gone
+        self._pump = Pump(self._hub)
         self._listeners: dict[str, list[Listener]] = {}
         self._watched: dict[str, int] = {}
         self._opening = asyncio.Lock()
@@ -65,13 +65,6 @@ class Line:
         self._process: Process | None = None
         self._loop: asyncio.AbstractEventLoop
         self._thread = 0
-        self._fds: tuple[int, int] | None = None
-        self._ticking: asyncio.TimerHandle | None = None
-        self._resting: asyncio.TimerHandle | None = None
-        self._has_printed = False
-        self._asked = 0
-        """Questions without an answer so far."""
-        self._hurried = 0
         self._reopening: asyncio.Task[None] | None = None
 
     @property
@@ -104,11 +97,10 @@ class Line:
             TmuxCommandError: if the server refuses.
         """
         async with self._opening:
-            if self._is_open:
-                return True
-            with contextlib.suppress(TmuxServerGoneError):
-                if await asyncio.to_thread(self.server.heal_socket):
-                    await self._attach()
+            if not self._is_open:
+                with contextlib.suppress(TmuxServerGoneError):
+                    if await asyncio.to_thread(self.server.heal_socket):
+                        await self._attach()
             return self._is_open
 
     async def aclose(self) -> None:
@@ -117,21 +109,19 @@ class Line:
             self._reopening.cancel()
             await asyncio.gather(self._reopening, return_exceptions=True)
         async with self._opening:
-            self._let_go()
+            self._is_open = False
+            self._pump.stop()
             await asyncio.to_thread(self._hub.close)
 
     # -- questions and acts
 
     def submit(self, request: Request[Answer], on_done: OnDone[Answer] | None = None) -> None:
         """Send *request*; *on_done* gets the answer, or the error in its place, on the loop. Never waits."""
-        if not self._is_open:
-            if on_done is not None:
-                on_done(TmuxServerGoneError(str(self.server.socket)))
-            return
-        self._asked += 1
-        self._hub.submit(request, self._here(lambda answer: self._answered(on_done, answer)))
-        self._write_on()
-        self._wake()
+        if self._is_open:
+            self._hub.submit(request, self._awaited(on_done))
+            self._pump.stir()
+        elif on_done is not None:
+            on_done(TmuxServerGoneError(str(self.server.socket)))
 
     async def ask(self, request: Request[Answer]) -> Answer:
         """The answer to *request*.
@@ -181,13 +171,11 @@ class Line:
         """
         content = clean_block(text).encode("utf-8", "replace")
         buffer = await asyncio.to_thread(self.server.load, content)
-        pasted: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         if not self._is_open:
             raise TmuxServerGoneError(str(self.server.socket))
-        self._asked += 1
-        self._hub.paste_buffer(pane, buffer, self._here(lambda answer: self._answered(_settling(pasted), answer)))
-        self._write_on()
-        self._wake()
+        pasted: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._hub.paste_buffer(pane, buffer, self._awaited(_settling(pasted)))
+        self._pump.stir()
         await _in_time(pasted, "paste-buffer")
 
     # -- listening
@@ -211,83 +199,27 @@ class Line:
             del self._watched[pane]
         if self._is_open:
             self._hub.watch(self._watched)
-            self._write_on()
+            self._pump.stir()
 
     def hurry(self, by: int) -> None:
-        """*by* more (or fewer) people wait for each echo: nothing that panes print may wait for more of it."""
-        self._hurried += by
-        self._wake()
+        """*by* more (or fewer) people wait for each echo: what panes print is told at once."""
+        self._pump.hurried += by
+        self._pump.stir()
 
-    # -- the hub, on the loop
+    # -- the connection
 
     async def _attach(self) -> None:
         self._loop, self._thread = asyncio.get_running_loop(), threading.get_ident()
         await asyncio.to_thread(self._hub.open)
         self._process = await asyncio.to_thread(identify, self._hub.server_pid)
         self._is_open = True
-        self._fds = self._hub.fileno(), self._hub.write_fileno()
-        self._loop.add_reader(self._fds[0], self._readable)
         self._hub.watch(self._watched)
-        self._readable()
-        self._tick()
-
-    def _readable(self) -> None:
-        self._hub.pump()
-        self._write_on()
-        if self._fds is not None and not (self._hurried or self._asked):
-            self._loop.remove_reader(self._fds[0])
-            self._resting = self._loop.call_later(REST_S, self._rested)
-
-    def _rested(self) -> None:
-        self._has_printed = False
-        self._hub.pump()
-        self._write_on()
-        if self._resting is not None and self._has_printed:
-            self._resting = self._loop.call_later(REST_S, self._rested)
-        else:
-            self._wake()
-
-    def _wake(self) -> None:
-        """Read again as soon as there is something."""
-        if self._resting is not None and self._fds is not None:
-            self._resting.cancel()
-            self._resting = None
-            self._loop.add_reader(self._fds[0], self._readable)
-
-    def _answered(self, on_done: OnDone[Answer] | None, answer: Answer | KasmonError) -> None:
-        self._asked -= 1
-        if on_done is not None:
-            on_done(answer)
-
-    def _write_on(self) -> None:
-        if self._fds is not None and self._hub.wants_write():
-            self._loop.add_writer(self._fds[1], self._writable)
-
-    def _writable(self) -> None:
-        self._hub.flush()
-        if self._fds is not None and not self._hub.wants_write():
-            self._loop.remove_writer(self._fds[1])
-
-    def _tick(self) -> None:
-        if self._is_open:
-            self._ticking = self._loop.call_later(TICK_S, self._tick)
-            self._hub.tick()
-            self._write_on()
-
-    def _let_go(self) -> None:
-        self._is_open = False
-        for timer in (self._ticking, self._resting):
-            if timer is not None:
-                timer.cancel()
-        self._resting = None
-        if self._fds is not None:
-            self._loop.remove_reader(self._fds[0])
-            self._loop.remove_writer(self._fds[1])
-            self._fds = None
+        self._pump.begin()
 
     def _gone(self) -> None:
         if threading.get_ident() == self._thread and self._is_open:
-            self._let_go()
+            self._is_open = False
+            self._pump.stop()
             self._reopening = self._loop.create_task(self._reopen())
 
     async def _reopen(self) -> None:
@@ -305,28 +237,34 @@ class Line:
         for pane in list(self._listeners):
             self._printed(pane, b"")
 
-    # -- what the hub tells
+    def _awaited(self, on_done: OnDone[Answer] | None) -> OnDone[Answer]:
+        """*on_done* of a question that is asked now, called on the loop whatever thread the hub is pumped in."""
+        self._pump.asked += 1
 
-    def _here(self, call: OnDone[Answer]) -> OnDone[Answer]:
-        """*call*, on the loop, from whatever thread the hub is pumped in."""
+        def answered(answer: Answer | KasmonError) -> None:
+            self._pump.asked -= 1
+            if on_done is not None:
+                on_done(answer)
 
-        def on_loop(answer: Answer | KasmonError) -> None:
+        def heard(answer: Answer | KasmonError) -> None:
             if threading.get_ident() == self._thread:
-                call(answer)
+                answered(answer)
             else:
-                self._loop.call_soon_threadsafe(call, answer)
+                self._loop.call_soon_threadsafe(answered, answer)
 
-        return on_loop
+        return heard
+
+    # -- what the hub tells, in whatever thread
 
     def _each(self, pane: str, tell: Callable[[Listener], None]) -> None:
         if threading.get_ident() != self._thread:
             self._loop.call_soon_threadsafe(self._each, pane, tell)
             return
+        self._pump.has_read = True
         for listener in tuple(self._listeners.get(pane, ())):
             tell(listener)
 
     def _printed(self, pane: str, data: bytes) -> None:
-        self._has_printed = True
         self._each(pane, lambda listener: listener.printed(data))
 
     def _died(self, pane: str, status: int | None, number: int | None) -> None:
@@ -339,17 +277,18 @@ class Line:
         self._each(pane, lambda listener: listener.flooded(is_off))
 
 
-def _settle(future: asyncio.Future[Answer], answer: Answer | KasmonError) -> None:
-    if future.done():
-        return
-    if isinstance(answer, KasmonError):
-        future.set_exception(answer)
-    else:
-        future.set_result(answer)
-
-
 def _settling(future: asyncio.Future[Answer]) -> OnDone[Answer]:
-    return lambda answer: _settle(future, answer)
+    """What settles *future* with an answer or its error."""
+
+    def settle(answer: Answer | KasmonError) -> None:
+        if future.done():
+            return
+        if isinstance(answer, KasmonError):
+            future.set_exception(answer)
+        else:
+            future.set_result(answer)
+
+    return settle
 
 
 async def _in_time(answered: asyncio.Future[Answer], command: str) -> Answer:

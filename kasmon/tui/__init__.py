@@ -1,0 +1,1 @@
+"""The dashboard: values come down as attributes, wishes go up as messages."""

@@ -1,0 +1,106 @@
+"""The rules of asking a person: which request is shown, and when keys count. Pure; the time is an argument."""
+
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+from kasmon.model.permission import Request, RequestId, SessionId
+from kasmon.model.session import Session
+
+DEAF_S: Final = 0.6
+"""A card takes no key for so long after it appeared or changed, in seconds."""
+SILENCE_S: Final = 0.3
+"""And none until nothing was pressed for so long, in seconds."""
+QUIET_S: Final = 1.0
+"""A card rises by itself only after so long without a key, in seconds."""
+
+
+class Arming:
+    """Whether a card takes keys yet: it does not while a person may still be typing at what was there before."""
+
+    def __init__(self, now: float) -> None:
+        self._changed_at = now
+        self._pressed_at = float("-inf")
+        self._armed = False
+
+    def change(self, now: float) -> None:
+        """What the card shows is another now: deaf again."""
+        self._changed_at, self._armed = now, False
+
+    def press(self, now: float) -> None:
+        """A key came while the card was deaf."""
+        self._pressed_at = now
+
+    def is_armed(self, now: float) -> bool:
+        """Whether a key would count now. Once it would, it does until the next change."""
+        self._armed = self._armed or self.wait_s(now) <= 0
+        return self._armed
+
+    def wait_s(self, now: float) -> float:
+        """How long it stays deaf if nothing is pressed, in seconds; 0 or less when it is armed."""
+        return max(self._changed_at + DEAF_S, self._pressed_at + SILENCE_S) - now
+
+
+class Queue:
+    """The open requests of the fleet, first asked first shown; what was answered here waits for its fact outside."""
+
+    def __init__(self) -> None:
+        self._asks: dict[SessionId, tuple[Request, ...]] = {}
+        self._sent: set[RequestId] = set()
+        self._put_off: set[RequestId] = set()
+        self._waiting: tuple[Request, ...] | None = ()
+
+    def take(self, changed: Iterable[Session], gone: Iterable[SessionId] = ()) -> bool:
+        """Learn what these sessions ask now; tell whether anything is another."""
+        before = self._waiting
+        for session in changed:
+            if session.asks != self._asks.get(session.id, ()):
+                self._put(session.id, session.asks)
+        for session_id in gone:
+            if session_id in self._asks:
+                self._put(session_id, ())
+        return self._waiting is not before
+
+    def sent(self, request: RequestId) -> None:
+        """An answer to it is on its way: it is not shown again unless that fails."""
+        self._sent.add(request)
+        self._waiting = None
+
+    def failed(self, request: RequestId) -> None:
+        """The answer did not arrive."""
+        self._sent.discard(request)
+        self._waiting = None
+
+    def put_off(self, requests: Iterable[RequestId]) -> None:
+        """A person closed the card on these: they wait on, and no longer rise by themselves."""
+        self._put_off.update(requests)
+
+    @property
+    def waiting(self) -> tuple[Request, ...]:
+        """Every open request that is not answered here, the first asked first."""
+        if self._waiting is None:
+            asks = (ask for group in self._asks.values() for ask in group if ask.id not in self._sent)
+            self._waiting = tuple(sorted(asks, key=lambda ask: (ask.asked_at, ask.id)))
+        return self._waiting
+
+    def rising(self) -> Request | None:
+        """The request that may rise by itself: answerable, not set aside, and never closed on."""
+        return next((ask for ask in self.waiting if self._may_rise(ask)), None)
+
+    def _may_rise(self, ask: Request) -> bool:
+        return ask.answerable and not ask.later and ask.id not in self._put_off
+
+    def _put(self, session: SessionId, asks: tuple[Request, ...]) -> None:
+        before = {ask.id for ask in self._asks.get(session, ())}
+        still = {ask.id for ask in asks}
+        self._sent -= before - still
+        self._put_off -= before - still
+        if asks:
+            self._asks[session] = asks
+        else:
+            self._asks.pop(session, None)
+        self._waiting = None
+
+
+def place_in(queue: Sequence[Request], request: RequestId) -> int | None:
+    """Which one it is in *queue*, from 1; None if it does not wait any more."""
+    return next((n for n, ask in enumerate(queue, 1) if ask.id == request), None)

@@ -1,0 +1,42 @@
+"""Leaving the screen to another program, a real `tmux attach`, and coming back to it."""
+
+import asyncio
+import os
+import signal
+from collections.abc import Sequence
+from typing import Any
+
+from textual.app import App, SuspendNotSupported
+
+from kasmon.errors import UnableError
+
+
+async def attached(app: App[Any], argv: Sequence[str]) -> None:
+    """Run *argv* on this terminal until it ends; then the app has the terminal again, in its size of then.
+
+    Raises:
+        UnableError: if there is no terminal to give away, or the program cannot be started.
+    """
+    try:
+        with app.suspend():
+            before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+            try:
+                code = await asyncio.to_thread(_run, list(argv))
+            finally:
+                signal.signal(signal.SIGINT, before)
+    except SuspendNotSupported as error:
+        raise UnableError("this screen has no terminal of its own to attach.") from error
+    if code:
+        raise UnableError(f"{argv[0]!r} ended with exit code {code}.", hint="`kasmon doctor` looks into it.")
+    app.refresh(layout=True)
+
+
+def _run(argv: Sequence[str]) -> int:
+    """The exit code of *argv*, which has the terminal while it runs."""
+    import subprocess  # only here
+
+    environment = {name: value for name, value in os.environ.items() if name not in ("TMUX", "TMUX_PANE")}
+    try:
+        return subprocess.run(argv, env=environment, check=False).returncode
+    except OSError as error:
+        raise UnableError(f"{argv[0]!r} cannot be started: {error.strerror}.") from error

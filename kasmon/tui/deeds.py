@@ -1,0 +1,272 @@
+"""What each action of the key table does. One method for each; its name is the action's id."""
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from kasmon.clean import clean_line
+from kasmon.errors import InteractiveOnlyError
+from kasmon.model.command import Interrupt, Mode, Stop
+from kasmon.model.session import Session
+from kasmon.model.state import ALIVE
+from kasmon.model.text import Line
+from kasmon.tui.order import Sort, View
+from kasmon.tui.world import Forget, Restart, Tell, Wanted
+
+if TYPE_CHECKING:
+    from kasmon.tui.app import Kasmon
+    from kasmon.tui.dialogs import Sure
+
+
+class Deeds:
+    """The hands of the app."""
+
+    def __init__(self, app: "Kasmon") -> None:
+        self.app = app
+
+    # Moving.
+
+    def down(self) -> None:
+        self.app.desk.table.move(1)
+
+    def up(self) -> None:
+        self.app.desk.table.move(-1)
+
+    def page_down(self) -> None:
+        self.app.desk.table.move(max(1, self.app.desk.table.size.height - 1))
+
+    def page_up(self) -> None:
+        self.app.desk.table.move(-max(1, self.app.desk.table.size.height - 1))
+
+    def top(self) -> None:
+        self.app.desk.table.select_index(0)
+
+    def bottom(self) -> None:
+        self.app.desk.table.select_index(len(self.app.desk.table.items))
+
+    def next(self) -> None:
+        """Also shows what the session asks, if it asks."""
+        wanted = self.app.desk.table.next_that_needs()
+        if wanted is None:
+            self.app.say("Nobody needs you right now.")
+        else:
+            self.app.desk.table.select(wanted)
+
+    # The selected session.
+
+    def open(self) -> None:
+        if (session := self._selected()) is not None:
+            self.app.enter(session.id)
+        else:
+            self.app.desk.table.toggle_fold()
+
+    def attach(self) -> None:
+        session = self._selected()
+        if session is None:
+            return
+        if session.mode is not Mode.TMUX:
+            error = InteractiveOnlyError(clean_line(session.name))
+            self.app.say(f"{error.message} {error.hint}", severity="warning")
+        else:
+            self.app.attach(session.id)
+
+    def message(self) -> None:
+        if (session := self._alive()) is not None:
+            self._write_to([session])
+
+    def interrupt(self) -> None:
+        if (session := self._alive()) is not None:
+            self._want(Tell(session=session.id, wish=Interrupt()))
+
+    def stop(self) -> None:
+        session = self._alive()
+        if session is None:
+            return
+        busy = "It is in the middle of a turn." if session.state.value in ("working", "asking") else ""
+        lines = [f"{session.name} is asked to finish, and ended if it does not.", busy, "Its log and its folder stay."]
+        wanted = Tell(session=session.id, wish=Stop())
+        self._ask("Stop", [line for line in lines if line], "stop it", wanted)
+
+    def restart(self) -> None:
+        session = self._selected()
+        if session is None:
+            return
+        if session.state in ALIVE and session.generation:
+            self.app.say(f"{clean_line(session.name)} runs; stop it first.", severity="warning")
+        else:
+            self._want(Restart(session=session.id))
+
+    def rename(self) -> None:
+        if (session := self._selected()) is not None:
+            from kasmon.tui.dialogs import NewName
+
+            self.app.push_screen(NewName(self.app.look, self.app.keys, session))
+
+    def forget(self) -> None:
+        session = self._selected()
+        if session is None:
+            return
+        if session.state in ALIVE and session.generation:
+            self.app.say(f"{clean_line(session.name)} runs; stop it first.", severity="warning")
+            return
+        lines = [f"{session.name} leaves the list.", "Its log stays on disk; nothing in its folder is touched."]
+        self._ask("Forget", lines, "forget it", Forget(session=session.id))
+
+    def diff(self) -> None:
+        session = self._selected()
+        if session is None:
+            return
+        diff = self.app.last_diff(session.id)
+        if not diff:
+            self.app.say(f"No change of {clean_line(session.name)} has been seen.")
+            return
+        from kasmon.tui.ask_text import diff_rows
+
+        self._read(f"Last change of {clean_line(session.name)}", lambda width: diff_rows(diff, width))
+
+    # All sessions.
+
+    def new(self) -> None:
+        self.app.run_worker(self._new(), group="dialog", exclusive=True)
+
+    async def _new(self) -> None:
+        from kasmon.tui.dialogs import NewSession
+
+        app = self.app
+        offers = await app.world.offers() if app.world is not None else ()
+        names = [session.name for session in app.fleet.sessions]
+        await app.push_screen(NewSession(app.look, app.keys, offers, app.settings.workdir, names))
+
+    def broadcast(self) -> None:
+        sessions = [session for session in self.app.desk.table.shown() if session.state in ALIVE]
+        if sessions:
+            self._write_to(sessions)
+        else:
+            self.app.say("No session in the list runs.")
+
+    def inbox(self) -> None:
+        self.app.show_requests()
+
+    # The view.
+
+    def filter(self) -> None:
+        self.app.desk.begin_filter()
+
+    def sort(self) -> None:
+        view = self.app.desk.table.view
+        orders = tuple(Sort)
+        self._look_at(view, sort=orders[(orders.index(view.sort) + 1) % len(orders)])
+
+    def waves(self) -> None:
+        view = self.app.desk.table.view
+        self._look_at(view, by_wave=not view.by_wave)
+
+    def fold(self) -> None:
+        self.app.desk.table.fold(shut=True)
+
+    def unfold(self) -> None:
+        self.app.desk.table.fold(shut=False)
+
+    def preview(self) -> None:
+        self.app.desk.toggle_preview()
+
+    def pin(self) -> None:
+        self.app.desk.pin()
+
+    def preview_up(self) -> None:
+        self.app.desk.scroll_preview(-1)
+
+    def preview_down(self) -> None:
+        self.app.desk.scroll_preview(1)
+
+    # Inside a session.
+
+    def leave_prompt(self) -> None:
+        self.app.leave()
+
+    def leave_focus(self) -> None:
+        self.app.leave()
+
+    def break_off(self) -> None:
+        session = self.app.desk.preview.session
+        if session is not None:
+            self._want(Tell(session=session.id, wish=Interrupt()))
+
+    def read_up(self) -> None:
+        self.app.desk.scroll_preview(-1)
+
+    def read_down(self) -> None:
+        self.app.desk.scroll_preview(1)
+
+    # kasmon.
+
+    def settings(self) -> None:
+        from kasmon.tui.settings import SettingsDialog
+
+        app = self.app
+        self.app.push_screen(
+            SettingsDialog(
+                app.look,
+                app.keys,
+                app.themes.all(),
+                app.theme,
+                app.show_theme,
+                app.settings.config_path,
+                (*app.settings.problems, *app.themes.problems),
+            )
+        )
+
+    def help(self) -> None:
+        from kasmon.tui.help import help_rows
+
+        app = self.app
+        self._read("Keys", lambda width: help_rows(app.keys, app.look, width))
+
+    def palette(self) -> None:
+        self.app.action_command_palette()
+
+    def quit(self) -> None:
+        running = sum(session.exists for session in self.app.fleet.sessions)
+        many = "1 agent goes on." if running == 1 else f"{running} agents go on."
+        lines = ["The dashboard closes.", f"{many} `kasmon` shows them again." if running else "No agent runs."]
+        self._sure("Quit", lines, "quit", lambda dialog: self.app.exit())
+
+    # Shared.
+
+    def _selected(self) -> Session | None:
+        table = self.app.desk.table
+        return table.session(table.selected) if table.selected is not None else None
+
+    def _alive(self) -> Session | None:
+        """The selected session if its agent runs; says so if not."""
+        session = self._selected()
+        if session is not None and session.state not in ALIVE:
+            key = self.app.keys.shown("restart")
+            self.app.say(f"{clean_line(session.name)} does not run; {key} starts it again.", severity="warning")
+            return None
+        return session
+
+    def _write_to(self, sessions: Sequence[Session]) -> None:
+        from kasmon.tui.dialogs import Message
+
+        self.app.push_screen(Message(self.app.look, self.app.keys, sessions))
+
+    def _want(self, wanted: Wanted) -> None:
+        self.app.want(wanted)
+
+    def _ask(self, title: str, lines: Sequence[str], yes: str, wanted: Wanted) -> None:
+        self._sure(title, lines, yes, lambda dialog: dialog.want(wanted))
+
+    def _sure(self, title: str, lines: Sequence[str], yes: str, then: "Callable[[Sure], None]") -> None:
+        from kasmon.tui.dialogs import Sure
+
+        self.app.push_screen(Sure(self.app.look, self.app.keys, title, lines, yes, then))
+
+    def _read(self, title: str, rows: Callable[[int], Sequence[Line]]) -> None:
+        from kasmon.tui.dialogs import Reading
+
+        self.app.push_screen(Reading(self.app.look, self.app.keys, title, rows))
+
+    def _look_at(self, view: View, **changes: object) -> None:
+        self.app.desk.look_at(msgspec.structs.replace(view, **changes))

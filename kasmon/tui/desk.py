@@ -1,0 +1,203 @@
+"""The main screen's furniture: totals, list, preview, notices, keys. It lays itself out by the room there is."""
+
+from typing import Final
+
+import msgspec
+from textual import events
+from textual.app import ComposeResult
+from textual.containers import Container, Vertical
+from textual.strip import Strip
+from textual.widget import Widget
+
+from kasmon.model.fleet import Fleet, totals
+from kasmon.model.permission import SessionId
+from kasmon.tui.bars import Banner, Counted, KeyBar, TopBar
+from kasmon.tui.clock import Clock
+from kasmon.tui.filter import FilterBar
+from kasmon.tui.fleet import ListHeader, SessionTable
+from kasmon.tui.focus import FocusView
+from kasmon.tui.look import Look
+from kasmon.tui.messages import FilterChanged, FilterLeft
+from kasmon.tui.order import Change, View
+from kasmon.tui.preview import Content, Preview
+from kasmon.tui.session import SessionView
+
+LEAST_WIDTH: Final = 40
+LEAST_HEIGHT: Final = 10
+BESIDE_WIDTH: Final = 140
+"""From this width on the preview stands beside the list, else below it."""
+TOTALS_S: Final = 0.5
+"""The totals are counted at most once in so long, in seconds."""
+
+
+class TooSmall(Widget):
+    """A plain sentence, for a window that is too small for anything else."""
+
+    def __init__(self, look: Look) -> None:
+        super().__init__(id="too-small")
+        self.look = look
+
+    def render_line(self, y: int) -> Strip:
+        width = self.size.width
+        lines = (
+            f"kasmon needs {LEAST_WIDTH} x {LEAST_HEIGHT} cells;",
+            f"this is {self.app.size.width} x {self.app.size.height}.",
+        )
+        return self.look.strip([(lines[y] if y < len(lines) else "", "text")], width)
+
+
+class Desk(Container):
+    """Everything on the main screen. Gets the fleet and the view; tells nobody but by its widgets' messages."""
+
+    def __init__(self, look: Look, clock: Clock, make_inside: Content) -> None:
+        super().__init__(id="desk")
+        self.look, self.clock = look, clock
+        self.top_bar = TopBar(look, id="totals")
+        self.table = SessionTable(look, clock)
+        self.table_header = ListHeader(self.table)
+        self.filter_bar = FilterBar(look)
+        self.preview = Preview(look, clock, make_inside)
+        self.banner = Banner(look, id="banner")
+        self.key_bar = KeyBar(look, id="keys")
+        self.small = TooSmall(look)
+        self.preview_wanted = True
+        self.pinned: SessionId | None = None
+        self.focused_inside = False
+        self._counted_at = float("-inf")
+        self._rows_given = 0
+
+    def compose(self) -> ComposeResult:
+        yield self.top_bar
+        with Container(id="middle"):
+            with Vertical(id="side"):
+                yield self.filter_bar
+                yield self.table_header
+                yield self.table
+            yield self.preview
+        yield self.banner
+        yield self.key_bar
+        yield self.small
+
+    def take(self, fleet: Fleet, change: Change | None = None) -> None:
+        """Show *fleet*."""
+        self.table.take(fleet, change)
+        self._count()
+        self._preview_selected()
+        self._share_room()
+
+    def tick(self) -> None:
+        """A second passed."""
+        self.table.tick()
+        self._count()
+        self.preview.head.refresh()
+        self._share_room()
+
+    def look_at(self, view: View) -> None:
+        """Show the list under *view* from now on."""
+        self.table.look_at(view)
+        self._tell_filter()
+        self.table_header.refresh()
+        self._count(at_once=True)
+        self._share_room()
+
+    def dress(self, look: Look) -> None:
+        """Draw with *look* from now on."""
+        self.look = self.small.look = look
+        self.top_bar.dress(look)
+        self.table.dress(look)
+        self.table_header.refresh()
+        self.preview.dress(look)
+        self.filter_bar.words.dress(look)
+        self.banner.dress(look)
+        self.key_bar.dress(look)
+
+    def toggle_preview(self) -> None:
+        self.preview_wanted = not self.preview_wanted
+        self._lay_out()
+
+    def pin(self) -> None:
+        """Keep the selected session in the preview, or let go of the one that is kept."""
+        self.pinned = None if self.pinned is not None else self.table.selected
+        self.table.pin(self.pinned)
+        self.preview.head.pinned = self.pinned is not None
+        self._preview_selected()
+
+    def enter(self, session: SessionId) -> None:
+        """Give the whole middle to this session's inside."""
+        self.focused_inside = True
+        self.table.select(session)
+        self.preview.session = self.table.session(session)
+        self._lay_out()
+
+    def leave(self) -> None:
+        """Back to the list."""
+        self.focused_inside = False
+        self._lay_out()
+        self._preview_selected()
+        self.table.focus()
+
+    def scroll_preview(self, pages: int) -> None:
+        """Scroll what the preview shows, where that has more than it shows."""
+        inside = self.preview.inside
+        if isinstance(inside, SessionView):
+            inside.scroll_pages(pages)
+
+    def begin_filter(self) -> None:
+        self.filter_bar.begin()
+
+    def on_filter_changed(self, message: FilterChanged) -> None:
+        message.stop()
+        self.look_at(msgspec.structs.replace(self.table.view, filter=message.text))
+
+    def on_filter_left(self, message: FilterLeft) -> None:
+        message.stop()
+        if not message.kept:
+            self.look_at(msgspec.structs.replace(self.table.view, filter=""))
+        self.filter_bar.end()
+        self.table.focus()
+
+    def show_selected(self) -> None:
+        """The cursor moved."""
+        self._preview_selected()
+
+    def on_resize(self, event: events.Resize) -> None:
+        self._lay_out()
+
+    def _lay_out(self) -> None:
+        width, height = self.app.size
+        self.set_class(width < LEAST_WIDTH or height < LEAST_HEIGHT, "-too-small")
+        self.set_class(width >= BESIDE_WIDTH, "-beside")
+        self.set_class(not self.preview_wanted or (height < 16 and width < BESIDE_WIDTH), "-no-preview")
+        self.set_class(self.focused_inside, "-inside")
+        self.set_class(self.focused_inside and isinstance(self.preview.inside, FocusView), "-terminal")
+        self._rows_given = 0
+        self._share_room()
+
+    def _share_room(self) -> None:
+        """Below each other, the list gets what it needs, and at most half."""
+        side = self.query_one("#side")
+        room = self.app.size.height - 2
+        beside = self.has_class("-beside") or self.has_class("-no-preview")
+        wanted = 0 if beside else min(max(4, len(self.table.items) + 1), max(5, room // 2))
+        if wanted != self._rows_given:
+            self._rows_given = wanted
+            side.styles.height = wanted or "1fr"
+
+    def _tell_filter(self) -> None:
+        self.filter_bar.tell(self.table.view.filter, len(self.table.shown()), len(self.table.fleet.sessions))
+
+    def _preview_selected(self) -> None:
+        kept = self.preview.session.id if self.focused_inside and self.preview.session else self.pinned
+        wanted = kept or self.table.selected
+        session = None if wanted is None else self.table.session(wanted)
+        if session is None and kept is not None and not self.focused_inside:
+            self.pinned = None
+            self.table.pin(None)
+        self.preview.session = session
+
+    def _count(self, at_once: bool = False) -> None:
+        now = self.clock.ticking()
+        if at_once or now - self._counted_at >= TOTALS_S:
+            self._counted_at = now
+            fleet = self.table.fleet
+            self.top_bar.counted = Counted(totals(fleet), len(fleet.sessions))

@@ -1,0 +1,168 @@
+"""What all dialogs share: a frame with a title, keys at its foot, a word on what waits elsewhere, and its outcome."""
+
+import itertools
+from collections.abc import Iterable, Sequence
+from typing import ClassVar
+
+from textual import events
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import Horizontal, Vertical
+from textual.content import Content
+from textual.message import Message
+from textual.screen import ModalScreen
+from textual.strip import Strip
+from textual.widget import Widget
+from textual.widgets import Static
+
+from kasmon.errors import KasmonError
+from kasmon.tui.bars import Banner, Notice
+from kasmon.tui.keys import Keys
+from kasmon.tui.lines import DrawnLine, Lines
+from kasmon.tui.look import Look, Span
+from kasmon.tui.messages import ActionWanted, CommandWanted
+from kasmon.tui.world import Wanted
+
+_tokens = itertools.count(1)
+
+
+class Dialog(ModalScreen[None]):
+    """Closes by Esc. What it wants done it says by `want`; it stays, with all that was typed, until that is done."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("escape", "leave", "close", show=False),
+        Binding("f2", "requests", "requests", show=False, id="inbox"),
+    ]
+    title_text = ""
+
+    def __init__(self, look: Look, keys: Keys) -> None:
+        super().__init__()
+        self.look, self.keys = look, keys
+        self.token = next(_tokens)
+        self.busy = False
+        self.problem = Lines(look, id="problem")
+        self.foot = Lines(look, id="foot")
+        self.banner = Banner(look, id="dialog-banner")
+
+    def compose(self) -> ComposeResult:
+        with Vertical(classes="dialog") as frame:
+            frame.border_title = Content(self.title_text)
+            yield from self.inside()
+            yield self.problem
+            yield self.foot
+        yield self.banner
+
+    def inside(self) -> Iterable[Widget]:
+        """What stands between title and keys."""
+        return ()
+
+    def offer(self, *offers: tuple[str, str]) -> None:
+        """Show these keys and what they do at the foot."""
+        spans: list[Span] = []
+        for key, label in offers:
+            spans += [(f" {key} ", "accent.bold"), (f"{label}   ", "soft")]
+        self.foot.say(DrawnLine(), DrawnLine(tuple(spans)))
+
+    def want(self, wanted: Wanted) -> None:
+        """Ask for *wanted*; `done` or `refused` comes back."""
+        if not self.busy:
+            self.busy = True
+            self.problem.say()
+            self.post_message(CommandWanted(wanted, token=self.token))
+
+    def done(self, wanted: Wanted) -> None:
+        """*wanted* is done."""
+        self.dismiss()
+
+    def refused(self, wanted: Wanted, error: KasmonError) -> None:
+        """It was not done: say why, keep everything."""
+        self.busy = False
+        self.complain(error.message, error.hint)
+
+    def complain(self, problem: str, hint: str = "") -> None:
+        lines: list[Sequence[Span]] = [((f" {problem}", "bad.bold"),)]
+        self.problem.say(DrawnLine(), *lines, *([((f" {hint}", "soft"),)] if hint else []))
+
+    def notice(self, notice: Notice | None) -> None:
+        """Something waits elsewhere."""
+        self.banner.notice = notice
+
+    def dress(self, look: Look) -> None:
+        """Draw with *look* from now on."""
+        self.look = look
+        for widget in self.query("Lines, Banner, Reader, Choice"):
+            widget.look = look  # type: ignore[attr-defined]
+            widget.refresh()
+
+    def action_leave(self) -> None:
+        self.dismiss()
+
+    def action_requests(self) -> None:
+        self.post_message(ActionWanted("inbox"))
+
+
+class Field(Horizontal):
+    """Our own word, and at its right what is filled in."""
+
+    def __init__(self, word: str, *inside: Widget) -> None:
+        super().__init__(Static(Content(word), markup=False, classes="label"), *inside, classes="field")
+
+
+class Chosen(Message):
+    """Another word is chosen."""
+
+    def __init__(self, choice: "Choice") -> None:
+        super().__init__()
+        self.choice = choice
+
+
+class Choice(Widget, can_focus=True):
+    """One of a few words; left and right change it, a click takes it."""
+
+    ALLOW_SELECT = False
+
+    def __init__(self, look: Look, options: Sequence[str], chosen: int = 0, *, id: str | None = None) -> None:  # noqa: A002
+        super().__init__(id=id, classes="choice")
+        self.look = look
+        self.options, self.chosen = tuple(options), chosen
+
+    def put(self, options: Sequence[str], chosen: int = 0) -> None:
+        """Offer other words."""
+        self.options, self.chosen = tuple(options), chosen
+        self.refresh()
+
+    @property
+    def value(self) -> str:
+        return self.options[self.chosen] if self.options else ""
+
+    def render_line(self, y: int) -> Strip:
+        spans: list[Span] = []
+        for number, option in enumerate(self.options):
+            here = number == self.chosen
+            role = ("accent.solid.bold" if self.has_focus else "accent.bold") if here else "soft"
+            spans += [(f" {option} ", role), (" ", "text")]
+        return self.look.strip(spans, self.size.width, "background" if y == 0 else "raised")
+
+    def on_key(self, event: events.Key) -> None:
+        step = {"left": -1, "h": -1, "right": 1, "l": 1, "space": 1}.get(event.key)
+        if step is not None and self.options:
+            event.stop()
+            self.choose((self.chosen + step) % len(self.options))
+
+    def on_click(self, event: events.Click) -> None:
+        x = 0
+        for number, option in enumerate(self.options):
+            if x <= event.x < x + len(option) + 2:
+                self.choose(number)
+            x += len(option) + 3
+
+    def choose(self, number: int) -> None:
+        self.chosen = number
+        self.refresh()
+        self.post_message(Chosen(self))
+
+    def on_focus(self) -> None:
+        self.refresh()
+
+    def on_blur(self) -> None:
+        self.refresh()

@@ -1,0 +1,249 @@
+"""The dialogs: a new session, a message, a new name, are you sure, a text to read."""
+
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import ClassVar
+
+from textual.binding import Binding, BindingType
+from textual.widget import Widget
+from textual.widgets import Input
+
+from kasmon.clean import clean_line
+from kasmon.config.profile import Offer
+from kasmon.errors import KasmonError
+from kasmon.model.command import Mode, Prompt, When
+from kasmon.model.permission import SessionId
+from kasmon.model.session import Session
+from kasmon.tui.dialog import Choice, Chosen, Dialog, Field
+from kasmon.tui.keys import Keys
+from kasmon.tui.lines import DrawnLine, Lines
+from kasmon.tui.look import Look
+from kasmon.tui.prompt import TextBox
+from kasmon.tui.reader import Reader, Rows
+from kasmon.tui.world import Create, Rename, Tell, Wanted
+
+MODES = {Mode.TMUX: "terminal", Mode.SDK: "structured", Mode.INTERPRETER: "interpreter"}
+LABEL_WIDTH = 14
+"""As the stylesheet has it, in cells."""
+WHEN: dict[str, When] = {"now": "now", "when idle": "idle", "interrupt first": "interrupt"}
+
+
+class Line(Input):
+    """One line to write."""
+
+    def __init__(self, text: str = "", placeholder: str = "", *, id: str | None = None) -> None:  # noqa: A002 - Textual's name
+        super().__init__(text, placeholder=placeholder, id=id, compact=True)
+        self.cursor_blink = False
+
+
+class NewSession(Dialog):
+    """Name, agent, mode, folder, first prompt."""
+
+    title_text = "New session"
+
+    def __init__(self, look: Look, keys: Keys, offers: Sequence[Offer], workdir: str, taken: Iterable[str]) -> None:
+        super().__init__(look, keys)
+        self.offers, self.workdir, self.taken = tuple(offers), workdir, frozenset(taken)
+        startable = [offer.name for offer in offers if not offer.problem]
+        self.agent = Choice(look, startable, id="agent")
+        self.mode = Choice(look, (), id="mode")
+        self.why = Lines(look, id="why")
+
+    def inside(self) -> Iterable[Widget]:
+        yield Field("Name", Line(placeholder="fix-auth", id="name"))
+        yield Field("Agent", self.agent)
+        yield self.why
+        yield Field("Mode", self.mode)
+        yield Field("Folder", Line(self.workdir, id="folder"))
+        yield Field("First prompt", TextBox(self.keys, "None: it waits for you", id="first-prompt"))
+
+    def on_mount(self) -> None:
+        missing = [f"{offer.name}: {offer.problem}" for offer in self.offers if offer.problem]
+        if not self.agent.options:
+            self.why.say(
+                ((" No agent can be started. ", "bad.bold"),), *(((f" {clean_line(why)}", "soft"),) for why in missing)
+            )
+        elif missing:
+            names = ", ".join(offer.name for offer in self.offers if offer.problem)
+            self.why.say(((f"{'':{LABEL_WIDTH}} not installed: {clean_line(names)}", "faint"),))
+        self._offer_modes()
+        self.offer(("⏎" if self.look.utf8 else "enter", "start"), ("tab", "next field"), ("esc", "close"))
+        self.query_one("#name", Line).focus()
+
+    def on_chosen(self, message: Chosen) -> None:
+        message.stop()
+        if message.choice is self.agent:
+            self._offer_modes()
+
+    def _offer_modes(self) -> None:
+        self.mode.put([MODES[mode] for mode in self._modes()])
+
+    def _modes(self) -> tuple[Mode, ...]:
+        return next((offer.modes for offer in self.offers if offer.name == self.agent.value), ())
+
+    def on_input_submitted(self, event: Input.Submitted) -> None:
+        event.stop()
+        self._start()
+
+    def on_text_box_submitted(self, event: TextBox.Submitted) -> None:
+        event.stop()
+        self._start()
+
+    def _start(self) -> None:
+        name = self.query_one("#name", Line).value.strip()
+        if not name:
+            self._complain_at("name", "A session needs a name.", "It is how you find it in the list.")
+        elif name in self.taken:
+            self._complain_at("name", f"There is a session called {clean_line(name)} already.", "Names are unique.")
+        elif self.agent.options:
+            modes = self._modes()
+            folder = self.query_one("#folder", Line).value.strip()
+            self.want(
+                Create(
+                    name=name,
+                    agent=self.agent.value,
+                    mode=modes[self.mode.chosen] if modes else None,
+                    workdir=str(Path(folder).expanduser()) if folder else "",
+                    prompt=self.query_one("#first-prompt", TextBox).text.strip(),
+                )
+            )
+
+    def _complain_at(self, field: str, problem: str, hint: str) -> None:
+        self.complain(problem, hint)
+        self.query_one(f"#{field}").focus()
+
+
+class Message(Dialog):
+    """A prompt for one session, or for all that the list shows."""
+
+    def __init__(self, look: Look, keys: Keys, sessions: Sequence[Session], draft: str = "") -> None:
+        super().__init__(look, keys)
+        self.sessions, self.draft = tuple(sessions), draft
+        one = len(self.sessions) == 1
+        self.title_text = f"To {clean_line(self.sessions[0].name)}" if one else f"To {len(self.sessions)} sessions"
+        self.names = Lines(look, id="names")
+        self.when = Choice(look, tuple(WHEN), id="when")
+        self._failed: dict[SessionId, str] = {}
+        self._open = 0
+
+    def inside(self) -> Iterable[Widget]:
+        if len(self.sessions) > 1:
+            yield self.names
+        yield TextBox(self.keys, "What should be done?", self.draft, id="message")
+        yield Field("If busy", self.when)
+
+    def on_mount(self) -> None:
+        names = ", ".join(clean_line(session.name) for session in self.sessions)
+        self.names.say(((f" {names}", "soft"),))
+        newline = self.keys.shown("newline", self.look.utf8)
+        self.offer(
+            ("⏎" if self.look.utf8 else "enter", "send"), (newline, "new line"), ("tab", "when"), ("esc", "close")
+        )
+        self.query_one("#message", TextBox).focus()
+
+    def on_text_box_submitted(self, event: TextBox.Submitted) -> None:
+        event.stop()
+        text = event.box.text
+        if not text.strip() or self._open:
+            return
+        prompt = Prompt(text=text, when=WHEN[self.when.value])
+        self._open, self._failed = len(self.sessions), {}
+        for session in self.sessions:
+            self.busy = False
+            self.want(Tell(session=session.id, wish=prompt))
+
+    def done(self, wanted: Wanted) -> None:
+        self._settle()
+
+    def refused(self, wanted: Wanted, error: KasmonError) -> None:
+        if isinstance(wanted, Tell):
+            self._failed[wanted.session] = error.message
+        self._settle()
+
+    def _settle(self) -> None:
+        """Once all have answered: close, or stay for those that did not take it; a second try goes to these alone."""
+        self._open -= 1
+        if self._open > 0:
+            return
+        self.busy = False
+        if not self._failed:
+            self.dismiss()
+            return
+        sent = len(self.sessions) - len(self._failed)
+        self.sessions = tuple(session for session in self.sessions if session.id in self._failed)
+        why = next(iter(self._failed.values()))
+        names = ", ".join(clean_line(session.name) for session in self.sessions)
+        self.names.say(((f" {names}", "soft"),))
+        if sent:
+            self.complain(f"Sent to {sent}; {len(self._failed)} did not take it.", why)
+        else:
+            self.complain(why)
+
+
+class NewName(Dialog):
+    """Another name for a session."""
+
+    title_text = "Rename"
+
+    def __init__(self, look: Look, keys: Keys, session: Session) -> None:
+        super().__init__(look, keys)
+        self.session = session
+
+    def inside(self) -> Iterable[Widget]:
+        yield Field("New name", Line(self.session.name, id="new-name"))
+
+    def on_mount(self) -> None:
+        self.offer(("⏎" if self.look.utf8 else "enter", "rename"), ("esc", "keep the name"))
+        self.query_one("#new-name", Line).focus()
+
+    def on_input_submitted(self, event: Input.Submitted) -> None:
+        event.stop()
+        name = event.value.strip()
+        if name and name != self.session.name:
+            self.want(Rename(session=self.session.id, name=name))
+        else:
+            self.dismiss()
+
+
+class Sure(Dialog):
+    """A question with a yes that has a key of its own; Enter does nothing."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("y", "yes", "yes", show=False),
+        Binding("n", "leave", "no", show=False),
+    ]
+
+    def __init__(
+        self, look: Look, keys: Keys, title: str, lines: Sequence[str], yes: str, then: Callable[["Sure"], None]
+    ) -> None:
+        super().__init__(look, keys)
+        self.title_text, self.lines, self.yes, self.then = title, tuple(lines), yes, then
+
+    def inside(self) -> Iterable[Widget]:
+        yield Lines(self.look, id="question")
+
+    def on_mount(self) -> None:
+        first, *others = self.lines
+        lines = [DrawnLine(((f" {clean_line(first)}", "text"),))]
+        self.query_one("#question", Lines).say(*lines, *(((f" {clean_line(line)}", "soft"),) for line in others))
+        self.offer(("y", self.yes), ("esc", "no"))
+
+    def action_yes(self) -> None:
+        self.then(self)
+
+
+class Reading(Dialog):
+    """A text to read."""
+
+    def __init__(self, look: Look, keys: Keys, title: str, rows: Rows) -> None:
+        super().__init__(look, keys)
+        self.title_text = title
+        self.reader = Reader(look, rows, margin=1)
+
+    def inside(self) -> Iterable[Widget]:
+        yield self.reader
+
+    def on_mount(self) -> None:
+        self.reader.can_focus = True
+        self.offer(("↑ ↓" if self.look.utf8 else "up down", "scroll"), ("esc", "close"))
+        self.reader.focus()

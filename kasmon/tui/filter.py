@@ -1,0 +1,88 @@
+"""The line above the list that says, and takes, what the list is narrowed to."""
+
+from typing import TYPE_CHECKING
+
+from textual.app import ComposeResult
+from textual.containers import Horizontal
+
+from kasmon.clean import clean_line
+from kasmon.tui.bars import LineWidget
+from kasmon.tui.look import Look, Span
+from kasmon.tui.messages import ActionWanted, FilterChanged, FilterLeft
+
+if TYPE_CHECKING:
+    from textual.strip import Strip
+    from textual.widgets import Input
+
+
+class FilterWords(LineWidget):
+    """What is being filtered by, when nobody is writing it."""
+
+    text = ""
+    shown = (0, 0)
+
+    def line(self, width: int) -> "Strip":
+        left: list[Span] = [(" / ", "accent.bold"), (clean_line(self.text), "text.bold")]
+        left += [(f"   {self.shown[0]} of {self.shown[1]}", "soft"), ("   esc shows all", "faint")]
+        return self.look.strip(left, width, "surface")
+
+    def on_click(self) -> None:
+        self.post_message(ActionWanted("filter"))
+
+
+class FilterBar(Horizontal):
+    """Hidden without a filter; a box while it is written."""
+
+    def __init__(self, look: Look) -> None:
+        super().__init__(id="filter")
+        self.words = FilterWords(look)
+        self.box: Input | None = None
+
+    def compose(self) -> ComposeResult:
+        yield self.words
+
+    def tell(self, text: str, shown: int, sessions: int) -> None:
+        """The list is narrowed by *text* to so many of so many sessions."""
+        self.words.text, self.words.shown = text, (shown, sessions)
+        self.words.refresh()
+        self.set_class(bool(text) or self.box is not None, "-shown")
+        if self.box is not None:
+            self.box.border_subtitle = f"{shown} of {sessions}"
+
+    def begin(self) -> None:
+        """Take the keyboard."""
+        if self.box is None:
+            self.box = _box(self.words.text)
+            self.mount(self.box)
+            self.words.display = False
+            self.add_class("-shown")
+        self.box.focus()
+
+    def end(self) -> None:
+        """Give it back."""
+        if self.box is not None:
+            self.box.remove()
+            self.box = None
+        self.words.display = True
+        self.set_class(bool(self.words.text), "-shown")
+
+
+def _box(text: str) -> "Input":
+    from textual import events
+    from textual.widgets import Input  # heavy, and not on the way to the first frame
+
+    class FilterInput(Input):
+        async def _on_key(self, event: events.Key) -> None:
+            if event.key in ("enter", "escape", "down", "up"):
+                event.stop()
+                event.prevent_default()
+                self.post_message(FilterLeft(kept=event.key != "escape"))
+            else:
+                await super()._on_key(event)
+
+        def watch_value(self, value: str) -> None:
+            self.post_message(FilterChanged(value))
+
+    box = FilterInput(text, placeholder="words, state:asking, wave:2, agent:claude", compact=True)
+    box.cursor_blink = False
+    return box

@@ -1,0 +1,323 @@
+"""The list of sessions: one Line-API widget, as fast for five thousand rows as for five.
+
+Only rows that changed are drawn again. The selected session stays selected when the order changes, and the order holds
+still for a second after each key, so that no row jumps away under a person's hand.
+"""
+
+from collections.abc import Iterable
+from typing import Final
+
+from textual import events
+from textual.geometry import Size
+from textual.scroll_view import ScrollView
+from textual.strip import Strip
+from textual.widget import Widget
+
+from kasmon.model.fleet import Fleet
+from kasmon.model.permission import SessionId
+from kasmon.model.session import Session
+from kasmon.tui.clock import Clock
+from kasmon.tui.look import Look
+from kasmon.tui.messages import SessionOpened, SessionSelected
+from kasmon.tui.order import Arranger, Change, Heading, Item, Row, View, difference
+from kasmon.tui.row import Column, Line, columns, header, heading, moments, row
+
+QUIET_S: Final = 1.0
+"""The order holds still for so long after a key."""
+RESORT_S: Final = 0.5
+"""The order changes at most once in so long, in seconds."""
+
+
+class ListHeader(Widget):
+    """The titles above the list."""
+
+    DEFAULT_CSS = "ListHeader { height: 1; }"
+
+    def __init__(self, table: "SessionTable") -> None:
+        super().__init__()
+        self.table = table
+        table.header = self
+
+    def render_line(self, y: int) -> Strip:
+        table = self.table
+        return header(table.columns, self.size.width, table.view.sort, table.look)
+
+
+class SessionTable(ScrollView, can_focus=True):
+    """The sessions, those that need a person first. Posts `SessionSelected` and `SessionOpened`."""
+
+    DEFAULT_CSS = """
+    SessionTable { height: 1fr; overflow-x: hidden; overflow-y: auto; scrollbar-size-vertical: 1; }
+    """
+    ALLOW_SELECT = False
+
+    def __init__(self, look: Look, clock: Clock) -> None:
+        super().__init__()
+        self.look, self.clock = look, clock
+        self.fleet = Fleet()
+        self.view = View()
+        self.header: ListHeader | None = None
+        self.pinned: SessionId | None = None
+        self.items: list[Item] = []
+        self.columns: tuple[Column, ...] = ()
+        self.last_key_at = float("-inf")
+        self._arranger = Arranger()
+        self._selected: SessionId | str | None = None
+        self._index = 0
+        self._stale = False
+        """The order may be another than the one shown."""
+        self._arranged_at = float("-inf")
+        self._strips: dict[SessionId, tuple[tuple[Line, str], Strip]] = {}
+        self._names_width = 8
+
+    # What it shows.
+
+    @property
+    def selected(self) -> SessionId | None:
+        """The session under the cursor; None on a heading or in an empty list."""
+        item = self.items[self._index] if self._index < len(self.items) else None
+        return item.session if isinstance(item, Row) else None
+
+    def sessions(self) -> dict[SessionId, Session]:
+        """Every session by its id, as of the last fleet."""
+        return dict(self._arranger.sessions)
+
+    def session(self, wanted: SessionId) -> Session | None:
+        return self._arranger.sessions.get(wanted)
+
+    def shown(self) -> list[Session]:
+        """The sessions of the list as it stands, filtered and in order."""
+        return [
+            self._arranger.sessions[item.session]
+            for item in self.items
+            if isinstance(item, Row) and self.session(item.session)
+        ]
+
+    def take(self, fleet: Fleet, change: Change | None = None) -> None:
+        """Show *fleet*: changed rows now, a changed order as soon as the keyboard is quiet."""
+        change = change or difference(self.fleet, fleet)
+        self.fleet = fleet
+        self._stale = self._arranger.take(fleet, change) or self._stale
+        for gone in change.gone:
+            self._strips.pop(gone, None)
+        self._stale = self._stale or (self.view.by_wave and bool(change.changed))
+        if self._stale:
+            self.settle()
+        self._refresh_rows({session.id for session in change.changed} | set(change.gone))
+
+    def settle(self) -> None:
+        """Bring the rows into their order, unless a key came or the order changed only just now."""
+        now = self.clock.ticking()
+        if self._stale and now - self.last_key_at >= QUIET_S and now - self._arranged_at >= RESORT_S:
+            self.reorder()
+
+    def look_at(self, view: View) -> None:
+        """Show the list under *view* from now on, at once."""
+        self.view = view
+        self.reorder()
+
+    def reorder(self) -> None:
+        """Bring the rows into their order now."""
+        before, top = self.items, self.scroll_offset.y
+        self.items = self._arranger.items(self.fleet, self.view)
+        self._stale = False
+        self._arranged_at = self.clock.ticking()
+        self._measure()
+        if self.virtual_size.height != len(self.items):
+            self.virtual_size = Size(self.size.width, len(self.items))
+        self._keep_selected(top)
+        if before != self.items:
+            self.refresh()
+
+    def dress(self, look: Look) -> None:
+        """Draw with *look* from now on."""
+        self.look = look
+        self._strips.clear()
+        self.refresh()
+
+    def tick(self) -> None:
+        """A second passed: draw the rows anew whose ages read otherwise, and settle what was held."""
+        self.settle()
+        now = self.clock.now()
+        first = self.scroll_offset.y
+        for y, item in enumerate(self.items[first : first + self.size.height]):
+            if isinstance(item, Row) and (session := self.session(item.session)):
+                drawn = self._strips.get(item.session)
+                if drawn is not None and drawn[0][1] != moments(session, now):
+                    self.refresh_line(first + y)
+
+    # The cursor.
+
+    def move(self, by: int) -> None:
+        self.select_index(self._index + by)
+
+    def select_index(self, index: int) -> None:
+        """Put the cursor on this line, as near as there is one, and show it."""
+        if not self.items:
+            return
+        before, self._index = self._index, max(0, min(index, len(self.items) - 1))
+        self.refresh_line(before)
+        self.refresh_line(self._index)
+        self._show_cursor()
+        self._announce()
+
+    def select(self, wanted: SessionId) -> bool:
+        """Put the cursor on this session; False if the list does not show it."""
+        for index, item in enumerate(self.items):
+            if isinstance(item, Row) and item.session == wanted:
+                self.select_index(index)
+                return True
+        return False
+
+    def next_that_needs(self) -> SessionId | None:
+        """The next session below the cursor, or from the top, that waits for a person."""
+        count = len(self.items)
+        for step in range(1, count + 1):
+            item = self.items[(self._index + step) % count]
+            if isinstance(item, Row) and (session := self.session(item.session)) and session.attention <= 3:
+                return item.session
+        return None
+
+    def fold(self, shut: bool) -> None:
+        """Fold or unfold the group under the cursor: a wave, or a session with child rows."""
+        if self._index >= len(self.items):
+            return
+        item = self.items[self._index]
+        key = item.key if isinstance(item, Heading) else self._group_of(self._index) if shut else str(item.session)
+        if key is None or (key in self.view.folded) == shut:
+            return
+        folded = self.view.folded | {key} if shut else self.view.folded - {key}
+        self._selected = SessionId(key) if not key.startswith("wave ") else key
+        self.look_at(View(sort=self.view.sort, by_wave=self.view.by_wave, folded=folded, filter=self.view.filter))
+
+    def toggle_fold(self) -> None:
+        """Fold the heading under the cursor, or unfold it."""
+        item = self.items[self._index] if self._index < len(self.items) else None
+        if isinstance(item, Heading):
+            self.fold(not item.folded)
+
+    def pin(self, wanted: SessionId | None) -> None:
+        """Mark this session as the one that the preview keeps."""
+        self.pinned = wanted
+        self.refresh()
+
+    # Drawing.
+
+    def render_line(self, y: int) -> Strip:
+        index = y + self.scroll_offset.y
+        width = self.size.width
+        if index >= len(self.items):
+            return self._empty_line(y, width)
+        item = self.items[index]
+        selected = index == self._index
+        if isinstance(item, Heading):
+            return heading(item, width, selected, self.look)
+        session = self.session(item.session)
+        if session is None:
+            return Strip.blank(width, self.look.style("text"))
+        now = self.clock.now()
+        line = Line(
+            session,
+            item,
+            self.columns,
+            width,
+            selected,
+            item.session == self.pinned,
+            str(item.session) in self.view.folded,
+        )
+        known, moment = self._strips.get(item.session), moments(session, now)
+        if known is not None and known[0] == (line, moment):
+            return known[1]
+        strip = row(line, now, self.look)
+        self._strips[item.session] = ((line, moment), strip)
+        return strip
+
+    def _empty_line(self, y: int, width: int) -> Strip:
+        if self.items or y != 1:
+            return Strip.blank(width, self.look.style("text"))
+        why = f"No session fits {self.view.filter!r}." if self.view.filter else "No sessions yet. Press n to start one."
+        return self.look.strip([("  ", "text"), (why, "soft")], width)
+
+    # Events.
+
+    def on_resize(self, event: events.Resize) -> None:
+        self._measure()
+        self.virtual_size = Size(self.size.width, len(self.items))
+        self._show_cursor()
+
+    def on_click(self, event: events.Click) -> None:
+        index = event.y + self.scroll_offset.y
+        if index >= len(self.items):
+            return
+        self.select_index(index)
+        item = self.items[index]
+        if isinstance(item, Heading):
+            self.toggle_fold()
+        elif event.chain == 2:
+            self.post_message(SessionOpened(item.session))
+
+    def on_focus(self) -> None:
+        self._refresh_rows({self._selected} if isinstance(self._selected, str) else ())
+
+    # Inside.
+
+    def _measure(self) -> None:
+        longest = max((len(session.name) for session in self._arranger.sessions.values()), default=8)
+        depth = max((item.depth for item in self.items if isinstance(item, Row)), default=0)
+        self._names_width = longest + 2 * depth + (2 if self.pinned else 0)
+        before, self.columns = self.columns, columns(self.size.width, self._names_width)
+        if self.columns != before and self.header is not None:
+            self.header.refresh()
+
+    def _keep_selected(self, top: int) -> None:
+        """Find the selected line again where the rows are another; the view moves with it unless it shows the top."""
+        before = self._index
+        for index, item in enumerate(self.items):
+            if self._selected == (item.session if isinstance(item, Row) else item.key):
+                self._index = index
+                break
+        else:
+            self._index = max(0, min(before, len(self.items) - 1))
+        if top and self._index != before:
+            self.scroll_to(y=max(0, top + self._index - before), animate=False, immediate=True)
+        self._show_cursor()
+        self._announce()
+
+    def _show_cursor(self) -> None:
+        height, top = self.size.height, self.scroll_offset.y
+        if height <= 0:
+            return
+        if self._index < top:
+            self.scroll_to(y=self._index, animate=False, immediate=True)
+        elif self._index >= top + height:
+            self.scroll_to(y=self._index - height + 1, animate=False, immediate=True)
+
+    def _announce(self) -> None:
+        item = self.items[self._index] if self._index < len(self.items) else None
+        key: SessionId | str | None = None if item is None else item.session if isinstance(item, Row) else item.key
+        if key != self._selected:
+            self._selected = key
+            self.post_message(SessionSelected(self.selected))
+
+    def _group_of(self, index: int) -> str | None:
+        """The key of the group that the line at *index* can be folded into."""
+        item = self.items[index]
+        if not isinstance(item, Row):
+            return item.key
+        if item.children and str(item.session) not in self.view.folded:
+            return str(item.session)
+        for above in reversed(self.items[:index]):
+            if isinstance(above, Heading):
+                return above.key
+            if above.depth < item.depth and above.children:
+                return str(above.session)
+        return None
+
+    def _refresh_rows(self, wanted: Iterable[SessionId | str]) -> None:
+        ids = set(wanted)
+        if not ids:
+            return
+        first = self.scroll_offset.y
+        for y, item in enumerate(self.items[first : first + self.size.height]):
+            if isinstance(item, Row) and item.session in ids:
+                self.refresh_line(first + y)

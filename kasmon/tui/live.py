@@ -1,0 +1,189 @@
+"""The world of a real kasmon: logs followed, hosts reached, config and themes watched. See `world.World`."""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Callable, Sequence
+from pathlib import Path
+from typing import Final
+
+from kasmon.config import Config, Offer, load, offers
+from kasmon.config.edit import put
+from kasmon.errors import ConfigError, KasmonError, SessionNotFoundError
+from kasmon.host.wire import Gone, Rows
+from kasmon.model.command import Answer, Interrupt, Prompt, Stop
+from kasmon.model.fleet import Fleet
+from kasmon.model.permission import SessionId
+from kasmon.model.session import Session
+from kasmon.paths import Places
+from kasmon.store.log import START, Cursor
+from kasmon.supervisor import verb
+from kasmon.supervisor.watch import FleetWatch
+from kasmon.tui.hosts import TerminalHost
+from kasmon.tui.tail import follow
+from kasmon.tui.world import Create, Forget, Heard, KeepTheme, Rename, Restart, Settings, Tell, Wanted
+
+SHORTEST_SECRET: Final = 6
+"""A shorter value of a variable would hide half of every card."""
+RECONCILE_S: Final = 1.0
+
+
+class LiveWorld:
+    """Implements `World` over one kasmon's places."""
+
+    def __init__(self, places: Places) -> None:
+        self.places = places
+        self.watch = FleetWatch(places)
+        self._fleet = Fleet()
+        self._host = TerminalHost(places)
+        self._config = Config()
+
+    @property
+    def terminals(self) -> TerminalHost:
+        return self._host
+
+    def hear(self, heard: Callable[[Rows | Gone], None], /) -> None:
+        self._host.heard = heard
+
+    async def changes(self) -> AsyncIterator[Fleet]:
+        async for fleet in self.watch.changes():
+            self._fleet = fleet
+            yield fleet
+
+    async def settings(self) -> AsyncIterator[Settings]:
+        settings = Settings()
+        seen: object = None
+        async for _ in _touched(self.places.config):
+            stamp = await asyncio.to_thread(_stamp, self.places)
+            if stamp == seen:
+                continue
+            seen = stamp
+            settings = await asyncio.to_thread(self._read_settings, settings)
+            yield settings
+
+    def transcript(self, session: SessionId, since: Cursor = START, /) -> AsyncIterator[Heard]:
+        return follow(self.places, self._fleet.get(session), session, since)
+
+    async def wish(self, wanted: Wanted, /) -> str:
+        match wanted:
+            case Create():
+                new = verb.NewSession(
+                    name=wanted.name,
+                    agent=wanted.agent,
+                    mode=wanted.mode,
+                    workdir=wanted.workdir,
+                    prompt=wanted.prompt,
+                )
+                await verb.create(self.places, self._config, new)
+            case Restart():
+                await verb.restart(self.places, self._session(wanted.session))
+            case Rename():
+                await verb.rename(self.places, self._session(wanted.session), wanted.name)
+            case Forget():
+                await verb.forget(self.places, self._session(wanted.session))
+            case KeepTheme():
+                await asyncio.to_thread(put, self.places, "ui.theme", wanted.name)
+            case Tell():
+                return await self._tell(wanted)
+        return ""
+
+    async def offers(self) -> Sequence[Offer]:
+        return await asyncio.to_thread(offers, self._config)
+
+    async def secrets(self, session: SessionId, /) -> Sequence[str]:
+        return await asyncio.to_thread(_values, self.places.environment(session))
+
+    async def attach_argv(self, session: SessionId, /) -> Sequence[str]:
+        return await verb.attach_argv(self.places, self._session(session))
+
+    def close(self) -> None:
+        """Bring the index up to date; agents and hosts go on."""
+        self.watch.close()
+
+    async def _tell(self, wanted: Tell) -> str:
+        session = self._session(wanted.session)
+        match wanted.wish:
+            case Prompt() as prompt:
+                receipt = await verb.send(self.places, session, prompt.text, prompt.when)
+                return f"{session.name}: {receipt.state}{f', {receipt.reason}' if receipt.reason else ''}"
+            case Answer() as answer:
+                await verb.answer(self.places, session, answer)
+            case Interrupt():
+                await verb.interrupt(self.places, session)
+            case Stop() as stop:
+                await verb.stop(self.places, session, stop.grace_s)
+        return ""
+
+    def _session(self, session: SessionId) -> Session:
+        known = self._fleet.get(session)
+        if known is None:
+            raise SessionNotFoundError(session)
+        return known
+
+    def _read_settings(self, before: Settings) -> Settings:
+        """The settings now; where the config is broken, the last good ones and what is wrong."""
+        problems: list[str] = []
+        try:
+            self._config = load(self.places)
+        except (KasmonError, OSError) as error:
+            problems.append(str(error))
+        ui = self._config.ui
+        return Settings(
+            theme=ui.theme,
+            bell=ui.bell,
+            toasts=ui.toasts,
+            preview=ui.preview,
+            ascii=ui.ascii,
+            workdir=str(Path.cwd()),
+            keys=dict(self._config.keys),
+            theme_files=_theme_files(self.places.themes, problems),
+            config_path=str(self.places.config_file),
+            problems=tuple(problems),
+        )
+
+
+def _theme_files(folder: Path, problems: list[str]) -> tuple[tuple[str, str], ...]:
+    """Path and text of the user's themes; what cannot be read is said."""
+    files: list[tuple[str, str]] = []
+    for path in sorted(folder.glob("*.toml")) if folder.is_dir() else ():
+        try:
+            files.append((str(path), path.read_text("utf-8")))
+        except (OSError, UnicodeDecodeError) as error:
+            problems.append(str(ConfigError(str(path), f"it cannot be read ({error})")))
+    return tuple(files)
+
+
+def _stamp(places: Places) -> tuple[tuple[str, int, int], ...]:
+    """What changes whenever a file of the config does."""
+    found: list[tuple[str, int, int]] = []
+    themes = places.themes.glob("*.toml") if places.themes.is_dir() else ()
+    for path in (places.config_file, *sorted(themes)):
+        with contextlib.suppress(OSError):
+            facts = path.stat()
+            found.append((str(path), facts.st_mtime_ns, facts.st_size))
+    return tuple(found)
+
+
+async def _touched(folder: Path) -> AsyncIterator[None]:
+    """Now, and whenever something in *folder* may have changed: at once where the system tells, else once a second."""
+    yield
+    while True:
+        if not await asyncio.to_thread(folder.is_dir):
+            await asyncio.sleep(RECONCILE_S)
+            yield
+            continue
+        from watchfiles import awatch  # 40 ms of imports that nobody needs before the first picture
+
+        with contextlib.suppress(OSError, RuntimeError):
+            async for _ in awatch(folder, step=50, debounce=100, rust_timeout=1000, yield_on_timeout=True):
+                yield
+        await asyncio.sleep(RECONCILE_S)
+
+
+def _values(path: Path) -> tuple[str, ...]:
+    """The values in a session's environment file that are long enough to be told from ordinary words."""
+    try:
+        content = path.read_bytes()
+    except OSError:
+        return ()
+    values = (entry.partition(b"=")[2].decode("utf-8", "replace") for entry in content.split(b"\0"))
+    return tuple(value for value in values if len(value) >= SHORTEST_SECRET)

@@ -1,0 +1,75 @@
+"""What widgets tell the app: what is wanted, what was chosen, what happened there."""
+
+from textual.message import Message
+
+from kasmon.model.permission import RequestId, SessionId
+from kasmon.tui.world import Wanted
+
+
+class CommandWanted(Message):
+    """Somebody at the screen wants something done in the world below."""
+
+    def __init__(self, wanted: Wanted, *, token: int = 0) -> None:
+        super().__init__()
+        self.wanted, self.token = wanted, token
+        """*token* is the waiting dialog's own; the outcome comes back to the dialog that has it."""
+
+
+class SessionSelected(Message):
+    """The list's cursor is on this session now; None on a header or in an empty list."""
+
+    def __init__(self, session: SessionId | None) -> None:
+        super().__init__()
+        self.session = session
+
+
+class SessionOpened(Message):
+    """Enter or a double click on a session: go into it."""
+
+    def __init__(self, session: SessionId) -> None:
+        super().__init__()
+        self.session = session
+
+
+class FilterChanged(Message):
+    """The filter's text is this now."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.text = text
+
+
+class FilterLeft(Message):
+    """The filter gave the keyboard back to the list; *kept* says whether its text stays."""
+
+    def __init__(self, kept: bool) -> None:
+        super().__init__()
+        self.kept = kept
+
+
+class ActionWanted(Message):
+    """A click, or a choice in the palette, on something that has a key."""
+
+    def __init__(self, action: str) -> None:
+        super().__init__()
+        self.action = action
+
+
+class PromptEntered(Message):
+    """Enter in the prompt box."""
+
+    def __init__(self, session: SessionId, text: str) -> None:
+        super().__init__()
+        self.session, self.text = session, text
+
+
+class FocusLeft(Message):
+    """The focused session gives the keyboard back to the list."""
+
+
+class CardLeft(Message):
+    """The permission card wants to close; *put_off* are the requests that must not rise by themselves again."""
+
+    def __init__(self, put_off: tuple[RequestId, ...]) -> None:
+        super().__init__()
+        self.put_off = put_off

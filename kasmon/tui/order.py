@@ -1,0 +1,235 @@
+"""Which sessions the list shows, and in which order. Pure.
+
+`Arranger` remembers what it can: of five thousand sessions, forty change between two looks.
+"""
+
+from collections.abc import Iterable, Sequence
+from enum import StrEnum
+from typing import TypeAlias
+
+import msgspec
+
+from kasmon.model.fleet import Fleet, Wave, waves
+from kasmon.model.permission import SessionId
+from kasmon.model.session import Session
+
+
+class Sort(StrEnum):
+    ATTENTION = "attention"
+    NAME = "name"
+    AGENT = "agent"
+    SINCE = "since"
+    COST = "cost"
+    WAVE = "wave"
+
+
+class Row(msgspec.Struct, frozen=True):
+    """One session's line; child rows stand deeper."""
+
+    session: SessionId
+    depth: int = 0
+    children: int = 0
+    """How many rows below it would be folded with it."""
+
+
+class Heading(msgspec.Struct, frozen=True):
+    """A wave's line above its sessions; None is for the sessions that are in no wave."""
+
+    key: str
+    wave: Wave | None
+    sessions: int
+    folded: bool
+
+
+Item: TypeAlias = Row | Heading
+
+
+class Filter:
+    """What the filter's text means: every word must fit; `state:`, `wave:`, `agent:`, `mode:` look at one field."""
+
+    FIELDS = ("state", "wave", "agent", "mode")
+
+    def __init__(self, text: str = "") -> None:
+        self.text = text
+        self._words: list[str] = []
+        self._fields: list[tuple[str, frozenset[str]]] = []
+        for term in text.casefold().split():
+            field, colon, values = term.partition(":")
+            if colon and field in self.FIELDS:
+                if wanted := frozenset(value for value in values.split(",") if value):
+                    self._fields.append((field, wanted))
+            else:
+                self._words.append(term)
+
+    def __bool__(self) -> bool:
+        return bool(self._words or self._fields)
+
+    def takes(self, session: Session) -> bool:
+        for field, wanted in self._fields:
+            if not wanted & self._values(session, field):
+                return False
+        if not self._words:
+            return True
+        text = f"{session.name} {session.id} {session.agent} {session.last_line}".casefold()
+        return all(word in text for word in self._words)
+
+    @staticmethod
+    def _values(session: Session, field: str) -> frozenset[str]:
+        match field:
+            case "state":
+                crash = frozenset({"crashed"}) if session.crashed else frozenset()
+                return frozenset({session.state.value}) | crash
+            case "wave":
+                return frozenset() if session.wave is None else frozenset({str(session.wave)})
+            case "agent":
+                return frozenset({session.agent.casefold()})
+            case _:
+                return frozenset({session.mode.value})
+
+
+class View(msgspec.Struct, frozen=True, kw_only=True):
+    """How a person wants to see the list."""
+
+    sort: Sort = Sort.ATTENTION
+    by_wave: bool = False
+    folded: frozenset[str] = frozenset()
+    """Ids of sessions and keys of waves whose rows are folded away."""
+    filter: str = ""
+
+
+class Change(msgspec.Struct, frozen=True):
+    """What differs between two fleets."""
+
+    changed: tuple[Session, ...]
+    """Sessions that are new or not as they were."""
+    gone: tuple[SessionId, ...]
+
+
+def difference(before: Fleet, after: Fleet) -> Change:
+    """What differs from *before* to *after*; quick where most sessions are the very same values."""
+    old, new = before.sessions, after.sessions
+    if old is new:
+        return Change((), ())
+    if len(old) == len(new):
+        pairs = [(a, b) for a, b in zip(old, new, strict=True) if a is not b]
+        if all(a.id == b.id for a, b in pairs):
+            return Change(tuple(b for a, b in pairs if a != b), ())
+    known = {session.id: session for session in old}
+    left = {session.id for session in new}
+    changed = tuple(s for s in new if (was := known.get(s.id)) is not s and was != s)
+    return Change(changed, tuple(id_ for id_ in known if id_ not in left))
+
+
+class Arranger:
+    """The sessions of the newest fleet, and their order."""
+
+    def __init__(self) -> None:
+        self.sessions: dict[SessionId, Session] = {}
+        self._order: list[SessionId] = []
+        self._keys: dict[SessionId, tuple[object, ...]] = {}
+        self._sort = Sort.ATTENTION
+
+    def take(self, fleet: Fleet, change: Change) -> bool:
+        """Learn *change*, which led to *fleet*; tell whether the order may be another now."""
+        moved = bool(change.gone)
+        for gone in change.gone:
+            self.sessions.pop(gone, None)
+            self._keys.pop(gone, None)
+        for session in change.changed:
+            if session.id not in self.sessions:
+                self._order.append(session.id)
+            before = self.sessions.get(session.id)
+            self.sessions[session.id] = session
+            key = _key(session, self._sort)
+            moved = moved or self._keys.get(session.id) != key or _placed_otherwise(before, session)
+            self._keys[session.id] = key
+        if change.gone:
+            self._order = [id_ for id_ in self._order if id_ in self.sessions]
+        return moved
+
+    def items(self, fleet: Fleet, view: View) -> list[Item]:
+        """The lines of the list under *view*."""
+        if view.sort is not self._sort:
+            self._sort = view.sort
+            self._keys = {id_: _key(session, view.sort) for id_, session in self.sessions.items()}
+        self._order.sort(key=self._keys.__getitem__)
+        wanted = Filter(view.filter)
+        ids = [id_ for id_ in self._order if wanted.takes(self.sessions[id_])] if wanted else self._order
+        return self._by_wave(fleet, ids, view) if view.by_wave else self._nested(ids, view.folded)
+
+    def _by_wave(self, fleet: Fleet, ids: Sequence[SessionId], view: View) -> list[Item]:
+        here = set(ids)
+        items: list[Item] = []
+        placed: set[SessionId] = set()
+        for wave in waves(fleet):
+            key = f"{wave.plan or ''}/{wave.number}"
+            members = [session.id for session in wave.sessions if session.id in here]
+            placed.update(members)
+            if members:
+                items += self._group(key, wave, members if view.sort is Sort.WAVE else _kept(ids, members), view)
+        rest = [id_ for id_ in ids if id_ not in placed]
+        return items + (self._group("", None, rest, view) if rest and items else self._nested(rest, view.folded))
+
+    def _group(self, key: str, wave: Wave | None, members: Sequence[SessionId], view: View) -> list[Item]:
+        folded = f"wave {key}" in view.folded
+        heading = Heading(f"wave {key}", wave, len(members), folded)
+        return [heading] if folded else [heading, *self._nested(members, view.folded)]
+
+    def _nested(self, ids: Sequence[SessionId], folded: frozenset[str]) -> list[Item]:
+        """Rows in this order, child rows below their parent."""
+        here = set(ids)
+        children: dict[SessionId, list[SessionId]] = {}
+        for id_ in ids:
+            parent = self.sessions[id_].parent
+            if parent is not None and parent in here and parent != id_:
+                children.setdefault(parent, []).append(id_)
+        if not children:
+            return [Row(id_) for id_ in ids]
+        rows: list[Item] = []
+        placed: set[SessionId] = set()
+
+        def place(id_: SessionId, deep: int) -> None:
+            if id_ in placed:
+                return
+            placed.add(id_)
+            below = children.get(id_, [])
+            rows.append(Row(id_, deep, len(below)))
+            for child in below:
+                if id_ in folded or deep > 8:
+                    placed.add(child)
+                else:
+                    place(child, deep + 1)
+
+        below_others = {child for group in children.values() for child in group}
+        for id_ in ids:
+            if id_ not in below_others:
+                place(id_, 0)
+        for id_ in ids:
+            place(id_, 0)
+        return rows
+
+
+def _kept(ids: Iterable[SessionId], members: Iterable[SessionId]) -> list[SessionId]:
+    wanted = set(members)
+    return [id_ for id_ in ids if id_ in wanted]
+
+
+def _placed_otherwise(before: Session | None, after: Session) -> bool:
+    return before is None or (before.parent, before.wave, before.plan) != (after.parent, after.wave, after.plan)
+
+
+def _key(session: Session, sort: Sort) -> tuple[object, ...]:
+    attention = (session.attention, session.since, session.name, session.id)
+    match sort:
+        case Sort.NAME:
+            return (session.name.casefold(), session.id)
+        case Sort.AGENT:
+            return (session.agent, *attention)
+        case Sort.SINCE:
+            return (-session.since, session.name, session.id)
+        case Sort.COST:
+            return (-(session.cost_usd or 0.0), *attention)
+        case Sort.WAVE:
+            return (session.wave is None, session.wave or 0, session.plan or "", session.task or 0, *attention)
+        case _:
+            return attention

@@ -1,0 +1,42 @@
+"""The palette: every action of the key table, and every session, by a few letters of its name."""
+
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import TYPE_CHECKING, cast
+
+from textual.command import DiscoveryHit, Hit, Hits, Provider
+from textual.content import Content
+
+from kasmon.tui.keys import ACTIONS
+from kasmon.tui.messages import ActionWanted, SessionOpened
+
+if TYPE_CHECKING:
+    from kasmon.tui.app import Kasmon
+
+MOST = 30
+"""So many entries stand there before anything is typed."""
+
+
+class KasmonCommands(Provider):
+    """What the palette finds. The app tells keys and sessions by `palette_entries`."""
+
+    async def discover(self) -> Hits:
+        for number, (words, help_text, run) in enumerate(self._entries()):
+            if number < MOST:
+                yield DiscoveryHit(Content(words), run, text=words, help=help_text)
+
+    async def search(self, query: str) -> Hits:
+        matcher = self.matcher(query)
+        for words, help_text, run in self._entries():
+            if (score := matcher.match(words)) > 0:
+                yield Hit(score, Content(words), run, text=words, help=help_text)
+
+    def _entries(self) -> Iterator[tuple[str, str, Callable[[], object]]]:
+        """What is shown, what it means, and what it does."""
+        app = cast("Kasmon", self.app)
+        for row in ACTIONS:
+            if row.palette:
+                words = f"{row.label[0].upper()}{row.label[1:]}"
+                yield words, f"{row.help}  {app.keys.shown(row.id)}", partial(app.post_message, ActionWanted(row.id))
+        for session, name, line in app.palette_sessions():
+            yield name, line, partial(app.post_message, SessionOpened(session))

@@ -1,0 +1,108 @@
+"""The panel beside the list: what the selected session shows, and what is known of it."""
+
+from collections.abc import Callable
+
+from rich.cells import cell_len
+from textual.app import ComposeResult
+from textual.containers import Vertical
+from textual.reactive import reactive
+from textual.strip import Strip
+from textual.widget import Widget
+
+from kasmon.clean import clean_line
+from kasmon.model.command import Mode
+from kasmon.model.permission import SessionId
+from kasmon.model.session import Session
+from kasmon.tui.bars import LineWidget
+from kasmon.tui.clock import Clock
+from kasmon.tui.look import Look, Span, age, count, evidence, mode_word, state_name, wave_place
+
+Content = Callable[[Session], Widget | None]
+"""Makes the widget that shows a session's inside; None where there is none to show."""
+
+
+class PreviewHead(LineWidget):
+    """Whose inside this is: name, agent, mode, place, state, evidence."""
+
+    session: reactive[Session | None] = reactive(None)
+    pinned: reactive[bool] = reactive(False)
+    focused_inside: reactive[bool] = reactive(False)
+
+    def __init__(self, look: Look, clock: Clock) -> None:
+        super().__init__(look)
+        self.clock = clock
+
+    def line(self, width: int) -> Strip:
+        session = self.session
+        if session is None:
+            return self.look.strip([(self.look.mark("rule") * width, "line")], width)
+        look, now = self.look, self.clock.now()
+        dot = f" {look.mark('dot')} "
+        name = state_name(session)
+        pin = f"{look.mark('pin')} " if self.pinned else ""
+        right: list[Span] = [
+            (f"{look.state_glyph(name)} {name} {age(now - session.since)}", f"state-{name}"),
+            (f"{dot}{clean_line(evidence(session, now))} ", "faint"),
+        ]
+        left: list[Span] = [
+            (f" {pin}", "accent"),
+            (look.cut(clean_line(session.name), max(8, width // 3)), "text.bold"),
+        ]
+        facts = [clean_line(session.agent), clean_line(mode_word(session)), wave_place(session), context_share(session)]
+        facts += ["skips permissions"] if session.bypassing else []
+        facts += [f"in tmux: {clean_line(session.fallback)}"] if session.fallback else []
+        facts += [clean_line(session.workdir)]
+        room = width - _width(left) - _width(right) - 2
+        left.append((look.cut("  " + dot.join(fact for fact in facts if fact), max(0, room)), "soft"))
+        blank = max(1, width - _width(left) - _width(right))
+        return look.strip([*left, (" " * blank, "text"), *right], width, "surface")
+
+
+class Preview(Vertical):
+    """The head, and below it the inside of one session. *make* builds the inside; it is kept while the session is."""
+
+    session: reactive[Session | None] = reactive(None)
+
+    def __init__(self, look: Look, clock: Clock, make: Content) -> None:
+        super().__init__(id="preview")
+        self.head = PreviewHead(look, clock)
+        self.look, self.make = look, make
+        self._inside: Widget | None = None
+        self._of: tuple[SessionId, Mode, int] | None = None
+
+    def compose(self) -> ComposeResult:
+        yield self.head
+
+    def watch_session(self, session: Session | None) -> None:
+        self.head.session = session
+        of = None if session is None else (session.id, session.mode, session.generation)
+        if of == self._of:
+            return
+        self._of = of
+        if self._inside is not None:
+            self._inside.remove()
+        self._inside = None if session is None else self.make(session)
+        if self._inside is not None and self.is_mounted:
+            self.mount(self._inside)
+
+    @property
+    def inside(self) -> Widget | None:
+        return self._inside
+
+    def dress(self, look: Look) -> None:
+        self.look = look
+        self.head.dress(look)
+
+
+def _width(spans: list[Span]) -> int:
+    return sum(cell_len(text) for text, _ in spans)
+
+
+def context_share(session: Session) -> str:
+    """How full the agent's window is, in words; empty where nobody knows."""
+    tokens = session.tokens
+    if tokens is None or not tokens.context:
+        return ""
+    if tokens.limit:
+        return f"context {min(100, round(100 * tokens.context / tokens.limit))}%"
+    return f"context {count(tokens.context)}"

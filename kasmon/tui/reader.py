@@ -1,0 +1,92 @@
+"""Rows to read: a text that is wrapped to the width there is, and knows whether its end was seen."""
+
+from collections.abc import Callable, Sequence
+
+from textual import events
+from textual.geometry import Size
+from textual.message import Message
+from textual.scroll_view import ScrollView
+from textual.strip import Strip
+
+from kasmon.model.text import Line
+from kasmon.tui.look import Ground, Look
+
+Rows = Callable[[int], Sequence[Line]]
+"""Makes the rows for a width in cells."""
+
+
+class Reader(ScrollView, can_focus=False):
+    """Shows rows and scrolls. `seen_end` is false until the last row was in sight at this width."""
+
+    DEFAULT_CSS = """
+    Reader { height: auto; max-height: 1fr; overflow-x: hidden; overflow-y: auto; scrollbar-size-vertical: 1; }
+    """
+    ALLOW_SELECT = False
+
+    class Moved(Message):
+        """It was scrolled, or shows something else."""
+
+    def __init__(self, look: Look, rows: Rows = lambda width: (), ground: Ground = "raised", margin: int = 0) -> None:
+        super().__init__()
+        self.look, self.ground, self.margin = look, ground, margin
+        self.seen_end = False
+        self.faint = False
+        self._rows = rows
+        self._drawn: Sequence[Line] = ()
+        self._width = -1
+
+    def read(self, rows: Rows, *, at_end: bool = False) -> None:
+        """Show other rows, from their beginning."""
+        self._rows, self._width, self.seen_end = rows, -1, False
+        self._wrap()
+        self.scroll_to(y=len(self._drawn) if at_end else 0, animate=False, immediate=True)
+        self._look_at_end()
+        self.refresh(layout=True)
+
+    def dim(self, faint: bool) -> None:
+        """Draw without colours: what is shown does not count any more."""
+        self.faint = faint
+        self.refresh()
+
+    @property
+    def below(self) -> int:
+        """How many rows are below what is in sight."""
+        return max(0, len(self._drawn) - self.scroll_offset.y - self.size.height)
+
+    def scroll_rows(self, by: int) -> None:
+        self.scroll_to(y=self.scroll_offset.y + by, animate=False, immediate=True)
+
+    def scroll_pages(self, by: int) -> None:
+        self.scroll_rows(by * max(1, self.size.height - 1))
+
+    def get_content_height(self, container: Size, viewport: Size, width: int) -> int:
+        return len(self._rows(max(1, width - 1 - self.margin)))
+
+    def watch_scroll_y(self, old_value: float, new_value: float) -> None:
+        super().watch_scroll_y(old_value, new_value)
+        self._look_at_end()
+        self.post_message(self.Moved())
+
+    def on_resize(self, event: events.Resize) -> None:
+        self._wrap()
+        self._look_at_end()
+        self.post_message(self.Moved())
+
+    def render_line(self, y: int) -> Strip:
+        row, width = y + self.scroll_offset.y, self.size.width
+        if row >= len(self._drawn):
+            return Strip.blank(width, self.look.style("text", self.ground))
+        return self.look.strip_of(self._drawn[row], width, self.ground, " " * self.margin, self.faint)
+
+    def _wrap(self) -> None:
+        width = max(1, self.container_size.width - 1 - self.margin)
+        if width != self._width:
+            if self._width != -1:
+                self.seen_end = False
+            self._width = width
+            self._drawn = self._rows(width)
+            self.virtual_size = Size(width, len(self._drawn))
+
+    def _look_at_end(self) -> None:
+        if self.size.height > 0 and self.below == 0:
+            self.seen_end = True

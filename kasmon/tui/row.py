@@ -1,0 +1,208 @@
+"""One line of the list: which columns fit a width, and what stands in them. Pure."""
+
+from collections.abc import Callable, Sequence
+from typing import Final
+
+import msgspec
+from rich.cells import cell_len
+from textual.strip import Strip
+
+from kasmon.clean import clean_line
+from kasmon.model.session import Session
+from kasmon.tui.look import (
+    Ground,
+    Look,
+    Span,
+    age,
+    evidence,
+    mode_word,
+    money,
+    news,
+    session_tokens,
+    state_name,
+    wave_place,
+    wave_progress,
+)
+from kasmon.tui.order import Heading, Row, Sort
+
+GAP: Final = 2
+MARGIN: Final = 2
+"""Cells before the first column: the cursor's bar and a blank."""
+LINE_LEAST: Final = 16
+"""The last line gets at least this many cells, or is left out."""
+
+
+class Column(msgspec.Struct, frozen=True):
+    key: str
+    title: str
+    width: int
+    right: bool = False
+    sort: Sort | None = None
+
+
+def columns(width: int, names: int = 20) -> tuple[Column, ...]:
+    """The columns of a list *width* cells wide whose longest name has *names* cells; the last line takes the rest."""
+    widest = 14 if width < 60 else 20 if width < 100 else 28
+    name = Column("name", "name", max(8, min(names, widest)), sort=Sort.NAME)
+    state = Column("state", "state", 12 if width >= 50 else 10, sort=Sort.ATTENTION)
+    since = Column("since", "since", 5, right=True, sort=Sort.SINCE)
+    agent = Column("agent", "agent", 9, sort=Sort.AGENT)
+    mode = Column("mode", "mode", 5)
+    wave = Column("wave", "wave", 7, sort=Sort.WAVE)
+    tokens = Column("tokens", "tokens", 6, right=True)
+    cost = Column("cost", "cost", 7, right=True, sort=Sort.COST)
+    seen = Column("seen", "seen by", 13)
+    before: tuple[Column, ...] = (state, name)
+    after: tuple[Column, ...] = ()
+    if width >= 60:
+        before += (agent,)
+    if width >= 78:
+        before += (mode,)
+    if width >= 88:
+        before += (wave,)
+    before += (since,)
+    if width >= 100:
+        after = (cost,)
+    if width >= 112:
+        after = (tokens, cost)
+    if width >= 136:
+        after = (seen, tokens, cost)
+    line = width - MARGIN - 1 - sum(column.width + GAP for column in (*before, *after))
+    if line < LINE_LEAST:
+        return (*before, *after)
+    return (*before, Column("line", "last line", line), *after)
+
+
+class Line(msgspec.Struct, frozen=True):
+    """All that a row's strip depends on besides theme and time: equal lines draw equal strips while `moments` agree."""
+
+    session: Session
+    item: Row
+    columns: tuple[Column, ...]
+    width: int
+    selected: bool = False
+    pinned: bool = False
+    folded: bool = False
+
+
+def moments(session: Session, now: float) -> str:
+    """The ages that a row shows, as text: it is drawn anew when this changes."""
+    until = session.limited_until
+    wait = "" if until is None else age(until - now)
+    return f"{age(now - session.since)} {wait} {evidence(session, now)}"
+
+
+def header(columns: Sequence[Column], width: int, sort: Sort, look: Look) -> Strip:
+    """The titles above the list; the one it is sorted by is marked."""
+    spans: list[Span] = [(" " * MARGIN, "faint")]
+    for column in columns:
+        sorted_by = column.sort is sort
+        mark = f" {look.mark('open')}" if sorted_by and len(column.title) + 2 <= column.width else ""
+        role = "accent" if sorted_by else "faint"
+        spans += [(look.fit(column.title + mark, column.width, column.right), role), (" " * GAP, "faint")]
+    return look.strip(spans[:-1], width)
+
+
+def row(line: Line, now: float, look: Look) -> Strip:
+    """One session's line."""
+    spans: list[Span] = [(look.mark("cursor") if line.selected else " ", "accent"), (" ", "text")]
+    for column in line.columns:
+        spans += _fitted(_CELLS[column.key](line, now, look), column, look)
+        spans.append((" " * GAP, "text"))
+    return look.strip(spans[:-1], line.width, "selected" if line.selected else "background")
+
+
+def heading(item: Heading, width: int, selected: bool, look: Look) -> Strip:
+    """A wave's line: how far it is, session by session."""
+    fold = look.mark("shut" if item.folded else "open")
+    ground: Ground = "selected" if selected else "background"
+    spans: list[Span] = [(look.mark("cursor") if selected else " ", "accent"), (f" {fold} ", "accent")]
+    if item.wave is None:
+        spans += [("no wave", "soft.bold"), (f"  {item.sessions}", "faint")]
+    else:
+        plan = look.cut(clean_line(item.wave.plan or ""), 32)
+        spans += [(f"wave {item.wave.number}", "accent.bold"), (f"  {plan}" if plan else "", "soft"), ("  ", "text")]
+        spans += [*wave_progress(item.wave, look), (" done", "faint")]
+    used = sum(cell_len(text) for text, _ in spans)
+    spans += [("  ", "text"), (look.mark("rule") * max(0, width - used - 3), "line")]
+    return look.strip(spans, width, ground)
+
+
+def _fitted(spans: Sequence[Span], column: Column, look: Look) -> list[Span]:
+    """*spans* in exactly the column's width; the last one that fits is cut."""
+    fitted: list[Span] = []
+    left = column.width
+    for text, role in spans:
+        shown = look.cut(text, left)
+        left -= cell_len(shown)
+        fitted.append((shown, role))
+        if left <= 0 or shown != text:
+            break
+    blank: Span = (" " * left, "text")
+    return [blank, *fitted] if column.right else [*fitted, blank]
+
+
+def _state(line: Line, now: float, look: Look) -> list[Span]:
+    name = state_name(line.session)
+    many = f" {look.mark('times')}{len(line.session.asks)}" if len(line.session.asks) > 1 else ""
+    loud = ".bold" if name in ("asking", "lost", "crashed") else ""
+    return [(f"{look.state_glyph(name)} {name}{many}", f"state-{name}{loud}")]
+
+
+def _name(line: Line, now: float, look: Look) -> list[Span]:
+    session, depth = line.session, line.item.depth
+    indent = "  " * (depth - 1) + f"{look.mark('child')} " if depth else ""
+    fold = f" {look.mark('shut')}{line.item.children}" if line.folded and line.item.children else ""
+    pin = f" {look.mark('pin')}" if line.pinned else ""
+    quiet = state_name(session) in ("ended", "paused", "standby")
+    role = "text.bold" if line.selected else "soft" if quiet else "text"
+    return [(indent, "faint"), (clean_line(session.name) or str(session.id), role), (f"{fold}{pin}", "accent")]
+
+
+def _agent(line: Line, now: float, look: Look) -> list[Span]:
+    mark = f" {look.mark('bypass')}" if line.session.bypassing else ""
+    return [(look.cut(clean_line(line.session.agent), 9 - len(mark)), "soft"), (mark, "bad.bold")]
+
+
+def _mode(line: Line, now: float, look: Look) -> list[Span]:
+    mark = look.mark("fallback") if line.session.fallback else ""
+    return [(look.cut(clean_line(mode_word(line.session)), 5 - len(mark)), "faint"), (mark, "warn")]
+
+
+def _wave(line: Line, now: float, look: Look) -> list[Span]:
+    return [(wave_place(line.session), "faint")]
+
+
+def _since(line: Line, now: float, look: Look) -> list[Span]:
+    role = "state-asking" if state_name(line.session) == "asking" else "soft"
+    return [(age(now - line.session.since), role)]
+
+
+def _line(line: Line, now: float, look: Look) -> list[Span]:
+    return news(line.session, now)
+
+
+def _seen(line: Line, now: float, look: Look) -> list[Span]:
+    return [(clean_line(evidence(line.session, now)), "faint")]
+
+
+def _tokens(line: Line, now: float, look: Look) -> list[Span]:
+    return [(session_tokens(line.session), "soft")]
+
+
+def _cost(line: Line, now: float, look: Look) -> list[Span]:
+    return [("" if line.session.cost_usd is None else money(line.session.cost_usd), "soft")]
+
+
+_CELLS: Final[dict[str, Callable[[Line, float, Look], list[Span]]]] = {
+    "state": _state,
+    "name": _name,
+    "agent": _agent,
+    "mode": _mode,
+    "wave": _wave,
+    "since": _since,
+    "line": _line,
+    "seen": _seen,
+    "tokens": _tokens,
+    "cost": _cost,
+}

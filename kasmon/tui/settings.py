@@ -1,0 +1,110 @@
+"""The settings: choose a theme and see it at once; where the config lies, and what is wrong with it."""
+
+from collections.abc import Callable, Iterable, Sequence
+
+from textual import events
+from textual.geometry import Size
+from textual.strip import Strip
+from textual.widget import Widget
+
+from kasmon.clean import clean_line
+from kasmon.tui.dialog import Dialog
+from kasmon.tui.keys import Keys
+from kasmon.tui.lines import DrawnLine, Lines
+from kasmon.tui.look import Look, Span
+from kasmon.tui.theme import ThemeFile
+from kasmon.tui.world import KeepTheme
+
+SAMPLE = ("asking", "working", "idle", "lost")
+SAMPLE_WIDTH = 16
+
+
+class ThemeList(Widget, can_focus=True):
+    """The themes, one a line, each with a few of its colours."""
+
+    ALLOW_SELECT = False
+
+    def __init__(self, look: Look, themes: Sequence[tuple[str, ThemeFile]], chosen: str) -> None:
+        super().__init__(id="themes")
+        self.look = look
+        self.themes = tuple(themes)
+        self.index = next((n for n, (name, _) in enumerate(themes) if name == chosen), 0)
+
+    def get_content_height(self, container: Size, viewport: Size, width: int) -> int:
+        return len(self.themes)
+
+    def render_line(self, y: int) -> Strip:
+        if y >= len(self.themes):
+            return Strip.blank(self.size.width, self.look.style("text", "raised"))
+        name, theme = self.themes[y]
+        here = y == self.index
+        own = Look(theme, utf8=self.look.utf8)
+        title = (f" {clean_line(theme.title)}", "text.bold" if here else "text")
+        left: list[Span] = [
+            (self.look.mark("cursor") if here else " ", "accent"),
+            title,
+            (f"  {clean_line(name)}", "faint"),
+        ]
+        strip = self.look.strip(left, self.size.width - SAMPLE_WIDTH, "selected" if here else "raised")
+        shapes: list[Span] = [(f" {own.state_glyph(state)}  ", f"state-{state}") for state in SAMPLE]
+        sample = own.strip(shapes, SAMPLE_WIDTH)
+        return Strip.join([strip, sample])
+
+    def on_key(self, event: events.Key) -> None:
+        step = {"up": -1, "k": -1, "down": 1, "j": 1}.get(event.key)
+        if step is not None:
+            event.stop()
+            self.choose((self.index + step) % len(self.themes))
+
+    def on_click(self, event: events.Click) -> None:
+        if event.y < len(self.themes):
+            self.choose(event.y)
+
+    def choose(self, index: int) -> None:
+        self.index = index
+        self.refresh()
+        if isinstance(self.screen, SettingsDialog):
+            self.screen.preview(self.themes[index][0])
+
+
+class SettingsDialog(Dialog):
+    """Up and down show a theme, Enter keeps it, Esc brings the old one back."""
+
+    title_text = "Settings"
+
+    def __init__(
+        self,
+        look: Look,
+        keys: Keys,
+        themes: Sequence[tuple[str, ThemeFile]],
+        chosen: str,
+        show: Callable[[str], None],
+        config_path: str,
+        problems: Sequence[str],
+    ) -> None:
+        super().__init__(look, keys)
+        self.before, self.preview = chosen, show
+        self.config_path, self.problems = config_path, tuple(problems)
+        self.themes = ThemeList(look, themes, chosen)
+
+    def inside(self) -> Iterable[Widget]:
+        yield self.themes
+        yield Lines(self.look, id="config")
+
+    def on_mount(self) -> None:
+        lines = [DrawnLine(), DrawnLine(((" Config  ", "soft"), (clean_line(self.config_path) or "none", "text")))]
+        lines += [DrawnLine(((" Shown at once when you save it; so are themes beside it.", "faint"),))]
+        lines += [DrawnLine(((f" {clean_line(problem)}", "bad"),)) for problem in self.problems]
+        self.query_one("#config", Lines).say(*lines)
+        arrows = "↑ ↓" if self.look.utf8 else "up down"
+        self.offer((arrows, "show"), ("⏎" if self.look.utf8 else "enter", "keep"), ("esc", "as it was"))
+        self.themes.focus()
+
+    def on_key(self, event: events.Key) -> None:
+        if event.key == "enter":
+            event.stop()
+            self.want(KeepTheme(name=self.themes.themes[self.themes.index][0]))
+
+    def action_leave(self) -> None:
+        self.preview(self.before)
+        self.dismiss()

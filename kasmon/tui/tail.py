@@ -1,0 +1,79 @@
+"""One session's story as it goes on: its log from a cursor, and the text that its agent is writing now."""
+
+import asyncio
+import contextlib
+import threading
+from collections.abc import AsyncIterator, Callable
+from itertools import islice
+from typing import Final
+
+from kasmon.errors import KasmonError, LogMissingError
+from kasmon.host.client import link
+from kasmon.host.wire import FromHost, Watch, Written
+from kasmon.model.command import Mode
+from kasmon.model.permission import SessionId
+from kasmon.model.session import Session
+from kasmon.paths import Places
+from kasmon.store.log import Cursor, EventLog
+from kasmon.tui.world import Facts, Heard
+
+LOOK_S: Final = 0.05
+"""How often the log's size is looked at, by a thread of its own."""
+AT_ONCE: Final = 20_000
+"""How many facts come in one piece at most."""
+RETRY_S: Final = 2.0
+
+
+async def follow(places: Places, known: Session | None, session: SessionId, since: Cursor) -> AsyncIterator[Heard]:
+    """Yield what the log holds after *since*, then what is added, with the text being written; never ends by itself."""
+    loop = asyncio.get_running_loop()
+    heard: asyncio.Queue[Heard] = asyncio.Queue()
+    ended = threading.Event()
+
+    def told(facts: Heard) -> None:
+        with contextlib.suppress(RuntimeError):  # the loop is closed, and so is the screen
+            loop.call_soon_threadsafe(heard.put_nowait, facts)
+
+    reader = threading.Thread(target=_read, args=(EventLog(places.log(session)), since, told, ended), daemon=True)
+    reader.start()
+    structured = known is not None and known.mode is not Mode.TMUX
+    writing = loop.create_task(_listen(places, session, heard.put_nowait)) if structured else None
+    try:
+        while True:
+            yield await heard.get()
+    finally:
+        ended.set()
+        if writing is not None:
+            writing.cancel()
+
+
+def _read(log: EventLog, cursor: Cursor, told: Callable[[Heard], None], ended: threading.Event) -> None:
+    """In a thread: tell of the facts behind *cursor*, a piece at a time, until *ended*."""
+    while not ended.is_set():
+        if log.size() > cursor:
+            with contextlib.suppress(LogMissingError, OSError):
+                facts = log.read(cursor)
+                while piece := list(islice(facts, AT_ONCE)):
+                    cursor = piece[-1][1]
+                    told(Facts(events=tuple(event for event, _ in piece), cursor=cursor))
+        ended.wait(LOOK_S)
+
+
+async def _listen(places: Places, session: SessionId, told: Callable[[Heard], None]) -> None:
+    """Hear what the agent is writing, from its host, as long as there is one; no agent is started for that."""
+
+    def push(frame: FromHost) -> None:
+        if isinstance(frame, Written) and frame.session == session:
+            told(frame)
+
+    while True:
+        with contextlib.suppress(KasmonError):
+            reached = await link(places, session, Mode.SDK)
+            gone = asyncio.Event()
+            reached.on_push, reached.on_close = push, gone.set
+            try:
+                reached.tell(Watch(session=session))
+                await gone.wait()
+            finally:
+                await reached.aclose()
+        await asyncio.sleep(RETRY_S)

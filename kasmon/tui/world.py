@@ -1,0 +1,140 @@
+"""What the screen needs of the world below it: `World`, and the values that go to and fro.
+
+The app is given one and asks nobody else. Widgets do not even see it: they get values and post messages. Every value
+in here is frozen; every call that may wait is a coroutine or an async iterator.
+"""
+
+from collections.abc import AsyncIterator, Callable, Sequence
+from typing import Literal, Protocol, TypeAlias
+
+import msgspec
+
+from kasmon.config.profile import Offer
+from kasmon.host.wire import Gone, Rows, Written
+from kasmon.model.command import Mode, Wish
+from kasmon.model.event import Event
+from kasmon.model.fleet import Fleet
+from kasmon.model.permission import SessionId
+from kasmon.store.log import START, Cursor
+from kasmon.tui.link import TerminalLink
+
+
+class Facts(msgspec.Struct, frozen=True):
+    """The next facts of one session's log, oldest first, and the cursor behind them."""
+
+    events: tuple[Event, ...]
+    cursor: Cursor
+
+
+Heard: TypeAlias = Facts | Written
+
+
+class Tell(msgspec.Struct, frozen=True, kw_only=True):
+    """Carry *wish* to the session's agent."""
+
+    session: SessionId
+    wish: Wish
+
+
+class Create(msgspec.Struct, frozen=True, kw_only=True):
+    """Start a session. An empty mode is the agent's default; an empty workdir the dashboard's own folder."""
+
+    name: str
+    agent: str
+    mode: Mode | None = None
+    workdir: str = ""
+    prompt: str = ""
+
+
+class Restart(msgspec.Struct, frozen=True, kw_only=True):
+    session: SessionId
+
+
+class Rename(msgspec.Struct, frozen=True, kw_only=True):
+    session: SessionId
+    name: str
+
+
+class Forget(msgspec.Struct, frozen=True, kw_only=True):
+    """Take an ended session off the list; its log stays on disk."""
+
+    session: SessionId
+
+
+class KeepTheme(msgspec.Struct, frozen=True, kw_only=True):
+    """Write this theme's name into the config."""
+
+    name: str
+
+
+Wanted: TypeAlias = Tell | Create | Restart | Rename | Forget | KeepTheme
+
+
+class Settings(msgspec.Struct, frozen=True, kw_only=True):
+    """What the config and the theme files say; the last good ones where a file is broken."""
+
+    theme: str = ""
+    """The name of the theme; empty for the default."""
+    bell: bool = True
+    toasts: bool = True
+    preview: bool = True
+    """Whether the preview is there when the dashboard opens."""
+    ascii: Literal["auto", "yes", "no"] = "auto"
+    workdir: str = ""
+    """The dashboard's own folder, where new sessions begin."""
+    keys: dict[str, str | tuple[str, ...]] = {}
+    """Action id -> its key or keys, for those that differ from the table in `keys.py`."""
+    theme_files: tuple[tuple[str, str], ...] = ()
+    """The user's own themes: path and text."""
+    config_path: str = ""
+    problems: tuple[str, ...] = ()
+    """What is wrong with which file, for people."""
+
+
+class World(Protocol):
+    """Everything that the dashboard reads and wants, and nothing of how."""
+
+    @property
+    def terminals(self) -> TerminalLink | None:
+        """Where wishes about live terminals go; None where there are none (no tmux)."""
+        ...
+
+    def hear(self, heard: Callable[[Rows | Gone], None], /) -> None:
+        """From now on call *heard*, on the app's loop, for each push about a terminal."""
+        ...
+
+    def changes(self) -> AsyncIterator[Fleet]:
+        """Yield the fleet now, then after each change, at most ten times a second. Never ends by itself."""
+        ...
+
+    def settings(self) -> AsyncIterator[Settings]:
+        """Yield the settings now, then after each change of a file. Never ends by itself."""
+        ...
+
+    def transcript(self, session: SessionId, since: Cursor = START, /) -> AsyncIterator[Heard]:
+        """Yield what the session's log holds after *since*, then what is added, with the text being written now."""
+        ...
+
+    async def wish(self, wanted: Wanted, /) -> str:
+        """Carry out *wanted*; return a sentence for the person, or nothing where the list will show it.
+
+        Raises:
+            KasmonError: if it was not done; its message is for the person.
+        """
+        ...
+
+    async def offers(self) -> Sequence[Offer]:
+        """The agents of the new-session dialog, in the order to offer them."""
+        ...
+
+    async def secrets(self, session: SessionId, /) -> Sequence[str]:
+        """Values that must not be shown on a card of this session (those of its environment)."""
+        ...
+
+    async def attach_argv(self, session: SessionId, /) -> Sequence[str]:
+        """The command line that attaches this terminal to the session's.
+
+        Raises:
+            InteractiveOnlyError: if it has none.
+        """
+        ...

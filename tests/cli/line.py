@@ -1,0 +1,161 @@
+"""A kasmon of a test's own, driven through its command line by real processes."""
+
+import contextlib
+import fcntl
+import json
+import os
+import pty
+import select
+import shutil
+import signal
+import subprocess
+import sys
+import termios
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from tempfile import mkdtemp
+from typing import Any
+
+import msgspec
+
+from kasmon.host.alive import lock_holder
+from kasmon.paths import Places, places
+from tests.waiting import until
+
+LIMIT_S = 40.0
+Awaited = str | Callable[[], bool]
+"""Text that a terminal has to show, or anything else that has to be true, before something is typed."""
+KASMON = (sys.executable, "-P", "-m", "kasmon")
+
+
+class Done(msgspec.Struct, frozen=True):
+    """What a command did."""
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def json(self) -> Any:
+        """The object on stdout; its only line, and ASCII."""
+        assert self.out.isascii()
+        [line] = self.out.splitlines()
+        return json.loads(line)
+
+
+class Line:
+    """Runs commands in a home of its own; `close` ends every process that they started."""
+
+    def __init__(self) -> None:
+        self.home = Path(mkdtemp(prefix="kasmon-cli-"))
+        for name in ("s", "r", "c"):
+            (self.home / name).mkdir(mode=0o700)
+        kept = {name: os.environ[name] for name in ("PATH", "PYTHONPATH", "LANG", "KASMON_TMUX") if name in os.environ}
+        self.environment = kept | {
+            "HOME": str(self.home),
+            "XDG_STATE_HOME": str(self.home / "s"),
+            "XDG_RUNTIME_DIR": str(self.home / "r"),
+            "XDG_CONFIG_HOME": str(self.home / "c"),
+            "PYTHONUTF8": "1",
+        }
+        self.places: Places = places(self.environment)
+
+    def __call__(self, *arguments: str, given: str = "", **variables: str) -> Done:
+        done = subprocess.run(
+            [*KASMON, *arguments],
+            input=given,
+            capture_output=True,
+            text=True,
+            env=self.environment | variables,
+            cwd=self.home,
+            timeout=LIMIT_S,
+            check=False,
+        )
+        return Done(done.returncode, done.stdout, done.stderr)
+
+    def json(self, *arguments: str, given: str = "") -> Any:
+        """What a command that succeeds prints with --json."""
+        done = self(*arguments, "--json", given=given)
+        assert 0 == done.code, done.err
+        return done.json
+
+    def new(self, name: str, script: str = "", *more: str) -> str:
+        """Start a structured scripted session; return its id."""
+        done = self("new", name, "--agent", "scripted", "--mode", "sdk", "--prompt", script, *more)
+        assert 0 == done.code, done.err
+        return done.out.strip()
+
+    def request(self) -> Any:
+        """The only request that waits, as soon as there is one."""
+        [request] = until(lambda: self.json("inbox")["requests"], LIMIT_S)
+        return request
+
+    def terminal(self, *arguments: str, typed: Sequence[tuple[Awaited, str]] = (), **variables: str) -> tuple[int, str]:
+        """Run a command on a terminal; each of *typed* is text to await and what to type then. Exit code and output."""
+        return on_terminal(
+            [*KASMON, *arguments], self.environment | {"TERM": "xterm-256color"} | variables, self.home, typed
+        )
+
+    def close(self) -> None:
+        if self.places.tmux_socket.exists():
+            self._end(lock_holder(self.places.tmux_host_lock))
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                subprocess.run(
+                    [self.environment.get("KASMON_TMUX", "tmux"), "-S", str(self.places.tmux_socket), "kill-server"],
+                    capture_output=True,
+                    timeout=10,
+                    check=False,
+                )
+        self._end(lock_holder(self.places.tmux_host_lock))
+        for folder in self.places.sessions.glob("*"):
+            self._end(lock_holder(folder / "host.lock"))
+        shutil.rmtree(self.home, ignore_errors=True)
+
+    def _end(self, pid: int | None) -> None:
+        if pid:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+
+
+def _is_there(awaited: Awaited, said: bytes) -> bool:
+    return awaited.encode() in said if isinstance(awaited, str) else awaited()
+
+
+def on_terminal(
+    argv: Sequence[str], environment: Mapping[str, str], folder: Path, typed: Sequence[tuple[Awaited, str]] = ()
+) -> tuple[int, str]:
+    """Run *argv* on a pty of 120x40 without echo; its exit code, and every character it sent there."""
+    outer, inner = pty.openpty()
+    termios.tcsetwinsize(inner, (40, 120))
+    modes = termios.tcgetattr(inner)
+    modes[3] &= ~termios.ECHO
+    termios.tcsetattr(inner, termios.TCSANOW, modes)
+    child = subprocess.Popen(
+        argv,
+        stdin=inner,
+        stdout=inner,
+        stderr=inner,
+        env=dict(environment),
+        cwd=folder,
+        start_new_session=True,
+        preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),  # so that Ctrl+C is a signal there
+    )
+    os.close(inner)
+    said, waiting, deadline = b"", list(typed), time.monotonic() + LIMIT_S
+    try:
+        while time.monotonic() < deadline:
+            if select.select([outer], [], [], 0.05)[0]:
+                try:
+                    piece = os.read(outer, 65536)
+                except OSError:  # the last of them has closed its end
+                    break
+                said += piece
+            if waiting and _is_there(waiting[0][0], said):
+                os.write(outer, waiting.pop(0)[1].encode())
+        return child.wait(10), said.decode("utf-8", "surrogateescape")
+    finally:
+        os.close(outer)
+        if child.poll() is None:
+            child.kill()
+            child.wait()

@@ -1,0 +1,258 @@
+"""The contract of the command line: JSON, exit codes and errors, by real processes around a real structured session."""
+
+import json
+
+import pytest
+
+from tests.cli.line import Line
+from tests.waiting import until
+
+FIELDS = {
+    "id": str,
+    "name": str,
+    "agent": str,
+    "mode": str,
+    "backend": str,
+    "parent": (str, None),
+    "sandbox": (str, None),
+    "phase": (str, None),
+    "plan": (str, None),
+    "fallback": (str, None),
+    "unsure_why": (str, None),
+    "last_line": (str, None),
+    "resume_id": (str, None),
+    "signal": (str, None),
+    "asking": (str, None),
+    "state": str,
+    "source": str,
+    "since": float,
+    "task": (int, None),
+    "wave": (int, None),
+    "peers": (int, None),
+    "pid": (int, None),
+    "exit_code": (int, None),
+    "expires_at": (float, None),
+    "tokens": (dict, None),
+    "cost_usd": (float, None),
+    "queue": int,
+    "generation": int,
+    "stuck": bool,
+    "workdir": str,
+    "machine": str,
+    "host": dict,
+}
+"""Every field that cli.md promises, and what it may be."""
+
+REQUEST = {"id", "session", "kind", "tool", "title", "input", "shown", "digest", "choices", "rule", "asked_at"}
+SHOWN = {"peer_sessions", "evidence", "receipts", "pane", "permissions", "events"}
+
+
+def fits(value: object, kind: object) -> bool:
+    kinds = kind if isinstance(kind, tuple) else (kind,)
+    return any((value is None) if one is None else isinstance(value, one) for one in kinds)
+
+
+def test_every_field_of_a_session_is_there_whether_it_says_something_or_not(kasmon: Line) -> None:
+    session = kasmon.new("fix-auth", "say hello", "--task", "1", "--wave", "2", "--peers", "3")
+    kasmon.json("wait", "fix-auth", "--for", "idle", "--timeout", "20")
+
+    [listed] = kasmon.json("ls")["sessions"]
+    assert [] == [name for name, kind in FIELDS.items() if not fits(listed[name], kind)]
+    assert (session, "fix-auth", "scripted", "sdk", 1, 2, 3) == tuple(
+        listed[name] for name in ("id", "name", "agent", "mode", "task", "wave", "peers")
+    )
+    assert {"input", "output", "context", "limit"} == set(listed["tokens"])
+    assert {"pid", "alive"} == set(listed["host"])
+    assert listed["host"]["alive"]
+
+    # A session goes by id, exact name and id prefix, never by the beginning of its name.
+    for wanted in (session, "fix-auth", session[:3]):
+        shown = kasmon.json("show", wanted)["session"]
+        assert listed.keys() | SHOWN == shown.keys()
+    assert 3 == kasmon("show", "fix").code
+
+
+def test_from_the_first_prompt_to_the_end(kasmon: Line) -> None:
+    session = kasmon.new("fix-auth", "say hello")
+    kasmon.json("wait", "fix-auth", "--for", "idle", "--timeout", "20")
+
+    prompted = kasmon.json("send", "fix-auth", "-", "--wait", "idle", "--timeout", "20", given="say good morning")
+    assert (session, "finished", None) == tuple(prompted["receipt"][name] for name in ("session", "state", "reason"))
+
+    lines = kasmon.json("read", session)["lines"]
+    assert [line for line in lines if "good morning" in line]
+    assert lines[-2:] == kasmon.json("read", session, "--lines", "2")["lines"]
+    assert lines[-3:-1] == kasmon.json("read", session, "--range", "-3:-2")["lines"]
+    assert lines[:2] == kasmon.json("read", session, "--range=-:1")["lines"]
+    assert "\n".join(lines) == kasmon("read", session).out.rstrip("\n")
+    assert 2 == kasmon("read", session, "--range", "5").code
+
+    assert 4 == kasmon("rm", session).code
+    attached = kasmon("attach", session)
+    assert (4, True) == (attached.code, "kasmon move" in attached.err)
+    assert 5 == kasmon("wait", session, "--for", "limited", "--timeout", "0.2").code
+    assert "fix auth" == kasmon.json("rename", session, "fix auth")["session"]["name"]
+
+    assert "ended" == kasmon.json("stop", "fix auth")["session"]["state"]
+    assert 4 == kasmon("send", session, "say more").code
+    assert [session] == [one["id"] for one in kasmon.json("ls", "--state", "ended")["sessions"]]
+    assert 2 == kasmon.json("restart", session)["session"]["generation"]
+    assert "ended" == kasmon.json("stop", session)["session"]["state"]
+    assert session == kasmon.json("rm", session)["session"]["id"]
+    assert [] == kasmon.json("ls")["sessions"]
+    assert 3 == kasmon("show", session).code
+
+
+def test_exactly_one_request_is_answered_and_only_once(kasmon: Line) -> None:
+    session = kasmon.new("fix-auth", "ask rm -rf build")
+    request = kasmon.request()
+    wanted, digest = request["id"], request["digest"]
+
+    assert request.keys() >= REQUEST
+    assert ("Bash", "rm -rf build", session) == (request["tool"], request["shown"], request["session"])
+    assert 4 == kasmon("send", session, "say no", "--when", "refuse").code
+    assert "queued" == kasmon.json("send", session, "say later", "--when", "idle")["receipt"]["state"]
+    assert 1 == kasmon.json("show", session)["session"]["queue"]
+
+    unseen = kasmon("answer", wanted, "allow", "--json")
+    assert (4, "refused") == (unseen.code, unseen.json["error"]["code"])
+    stale = kasmon("answer", wanted, "allow", "--digest", "0" * 64, "--json")
+    assert (4, "stale") == (stale.code, stale.json["error"]["code"])
+    assert 4 == kasmon("answer", wanted, "choose", "--choice", "x", "--digest", digest).code
+    assert 2 == kasmon("answer", wanted, "perhaps", "--digest", digest).code
+    assert 2 == kasmon("answer", wanted, "edit", "--digest", digest).code
+
+    assert kasmon.json("answer", wanted, "later", "--digest", digest)["request"]["id"] == wanted
+    assert [(wanted, True)] == [(one["id"], one["later"]) for one in kasmon.json("inbox")["requests"]]
+    assert "allow" == kasmon.json("answer", wanted, "allow", "--digest", digest)["decision"]
+    closed = kasmon("answer", wanted, "deny", "--digest", digest, "--json")
+    assert (4, "closed") == (closed.code, closed.json["error"]["code"])
+    assert 3 == kasmon("answer", f"{session}-99", "allow", "--digest", "0").code
+    until(lambda: "later" in kasmon("read", session).out and kasmon.json("ls", "--state", "idle")["sessions"])
+
+
+def test_a_broadcast_has_a_receipt_from_each(kasmon: Line) -> None:
+    ids = {kasmon.new(name, "say hello", "--wave", "2") for name in ("one", "two")}
+    other = kasmon.new("three", "say hello")
+    kasmon.json("wait", *ids, other, "--for", "idle", "--timeout", "20")
+
+    receipts = kasmon.json("send", "--to", "state=idle,wave=2", "say on", "--wait", "idle", "--timeout", "20")[
+        "receipts"
+    ]
+
+    assert ids == {receipt["session"] for receipt in receipts}
+    assert {"finished"} == {receipt["state"] for receipt in receipts}
+    assert 4 == kasmon("send", "--to", "wave=7", "say on").code
+    assert 2 == kasmon("send", "--to", "colour=red", "say on").code
+    assert 2 == kasmon("send", "one", "say on", "--to", "wave=2").code
+    assert [other] == [session["id"] for session in kasmon.json("ls")["sessions"] if session["wave"] is None]
+    assert ids == {session["id"] for session in kasmon.json("ls", "--wave", "2")["sessions"]}
+    assert ids == {peer["id"] for peer in kasmon.json("show", "one")["session"]["peer_sessions"]} | {
+        kasmon.json("show", "one")["session"]["id"]
+    }
+
+
+def test_a_question_is_answered_by_its_labels(kasmon: Line) -> None:
+    kasmon.new("asks", "question Which one?|red|green")
+    request = kasmon.request()
+
+    assert ["red", "green"] == request["options"]
+    assert 2 == kasmon("answer", request["id"], "choose", "--digest", request["digest"]).code
+    assert 2 == kasmon("answer", request["id"], "choose", "--choice", "blue", "--digest", request["digest"]).code
+    kasmon.json("answer", request["id"], "choose", "--choice", "green", "--digest", request["digest"])
+    kasmon.json("wait", "asks", "--for", "idle", "--timeout", "20")
+    assert "green" in kasmon("read", "asks").out
+
+
+def test_on_a_terminal_the_request_is_shown_and_the_whole_word_asked_for(kasmon: Line) -> None:
+    """Enter alone approves nothing."""
+    session = kasmon.new("asks", "ask rm -rf build")
+    request = kasmon.request()["id"]
+
+    code, said = kasmon.terminal("answer", request, "allow", typed=[("leave it:", "\n")])
+    assert (4, True) == (code, "rm -rf build" in said)
+    code, said = kasmon.terminal("answer", request, "allow", typed=[("leave it:", "allow\n")])
+    assert 0 == code, said
+
+    kasmon.json("wait", session, "--for", "idle", "--timeout", "20")
+
+
+def test_watching_prints_one_object_a_line(kasmon: Line) -> None:
+    kasmon.new("one", "say hello")
+
+    code, said = kasmon.terminal("ls", "--watch", "--json", typed=[('"state":"idle"', "\x03")])
+
+    assert 130 == code
+    objects = [json.loads(line) for line in said.splitlines() if line.startswith("{")]
+    assert "idle" == objects[-1]["sessions"][0]["state"]
+    assert {1} == {one["schema"] for one in objects}
+
+
+BAD = {
+    "no such command": (["lss"], 2, "usage", "'ls'"),
+    "no such flag": (["ls", "--all"], 2, "usage", "--all"),
+    "no such state": (["ls", "--state", "busy"], 2, "usage", "'busy'"),
+    "no wave": (["ls", "--wave", "two"], 2, "usage", "two"),
+    "nothing to send": (["send", "x"], 2, "usage", "prompt"),
+    "nobody to send to": (["send", "nobody", "hello"], 3, "not-found", "'nobody'"),
+    "nothing to wait for": (["wait", "nobody"], 2, "usage", "--for"),
+    "nobody to show": (["show", "nobody"], 3, "not-found", "'nobody'"),
+    "no such request": (["answer", "nobody-1", "allow", "--digest", "0"], 3, "not-found", "'nobody-1'"),
+    "no such agent": (["new", "x", "--agent", "cloud"], 3, "not-found", "'cloud'"),
+    "agent that is not there": (["new", "x", "--agent", "codex"], 1, "launch", "[agents.codex] program"),
+    "no such mode": (["new", "x", "--mode", "SDK"], 2, "usage", "'SDK'"),
+    "structured program": (["new", "x", "--mode", "sdk", "--", "true"], 2, "usage", "after --"),
+    "no such folder": (["new", "x", "--agent", "scripted", "--dir", "/no/such"], 2, "usage", "/no/such"),
+    "another machine": (["new", "x", "--agent", "claude@big"], 4, "unable", "later version"),
+    "sandboxed": (["new", "x", "--sandbox", "jail"], 4, "unable", "later version"),
+    "claude structured": (["new", "x", "--agent", "claude", "--mode", "sdk"], 4, "unable", "--mode tmux"),
+    "no such setting": (["config", "ui.colour"], 3, "not-found", "ui.theme"),
+    "no such value": (["config", "ui.bell", "loud"], 2, "usage", "true, false"),
+    "demo of nobody": (["demo", "--agents", "0"], 2, "usage", "--agents"),
+}
+
+
+@pytest.mark.parametrize(("arguments", "code", "word", "told"), BAD.values(), ids=BAD)
+def test_an_error_is_one_line_with_a_next_step(
+    kasmon: Line, arguments: list[str], code: int, word: str, told: str
+) -> None:
+    """With --json it is an object, too; where `--` ends the options, there is none."""
+    done = kasmon(*arguments, *([] if "--" in arguments or arguments[0] == "demo" else ["--json"]))
+
+    assert code == done.code
+    assert 1 == len(done.err.splitlines())
+    assert told in done.err
+    assert "Traceback" not in done.err
+    if done.out:
+        assert (1, word) == (done.json["schema"], done.json["error"]["code"])
+        assert {"code", "message", "hint"} == set(done.json["error"])
+
+
+LATER = ["rules ls", "tell wave hello", "grep -i TODO", "move x --to sdk", "adopt mine:0", "recover --dry-run",
+         "explain x", "ctx --done", "plan run p.toml --yes", "sandbox ls --all", "mcp", "web", "trust ."]  # fmt: skip
+
+
+@pytest.mark.parametrize("words", LATER)
+def test_a_later_verb_is_refused_with_a_sentence(kasmon: Line, words: str) -> None:
+    done = kasmon(*words.split(), "--json")
+
+    assert 4 == done.code
+    assert "later" in done.err
+    assert "unable" == done.json["error"]["code"]
+    assert not kasmon.places.state.exists()
+
+
+@pytest.mark.parametrize(
+    "words", ["--help", "-h", "--version", "new --help", "rm --help", "answer --help", "config ui.bell false --help"]
+)
+def test_help_changes_nothing(kasmon: Line, words: str) -> None:
+    done = kasmon(*words.split())
+
+    assert (0, "") == (done.code, done.err)
+    assert done.out
+    assert ["c", "r", "s"] == sorted(path.name for path in kasmon.home.rglob("*"))
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_a_shell_can_complete(kasmon: Line, shell: str) -> None:
+    assert "doctor" in kasmon("completion", shell).out

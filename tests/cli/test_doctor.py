@@ -1,0 +1,124 @@
+"""`kasmon doctor` names what is wrong, and what to do about it; it mends only what is harmless to mend."""
+
+import socket
+import stat
+from pathlib import Path
+
+import pytest
+
+from kasmon.commands.checks import known_of_tmux
+from tests.cli.line import Done, Line
+
+
+def levels(done: Done) -> dict[str, str]:
+    return {check["id"]: check["level"] for check in done.json["checks"]}
+
+
+@pytest.fixture
+def tools(tmp_path: Path) -> Path:
+    """A folder for a PATH with one tmux in it, which the test writes."""
+    (tmp_path / "bin").mkdir()
+    return tmp_path / "bin"
+
+
+def fake_tmux(folder: Path, said: str) -> None:
+    (folder / "tmux").write_text(f"#!/bin/sh\necho '{said}'\n")
+    (folder / "tmux").chmod(0o755)
+
+
+@pytest.mark.parametrize(
+    ("said", "level", "why"),
+    [
+        ("tmux 2.6", "fail", "too old"),
+        ("tmux 3.1c", "fail", "too old"),
+        ("tmux 3.2a", "warn", "dead pane"),
+        ("tmux 3.3a", "warn", "dead pane"),
+        ("tmux 3.4", "ok", ""),
+        ("tmux 3.5a", "ok", ""),
+        ("tmux 3.6a", "warn", "copy mode"),
+        ("tmux 3.7", "fail", "3.7a"),
+        ("tmux 3.7a", "ok", ""),
+        ("tmux next-3.8", "ok", ""),
+        ("tmux master", "ok", ""),
+        ("screen 4.9", "fail", "no tmux"),
+        ("", "fail", "no tmux"),
+    ],
+)
+def test_the_known_killers_among_tmux_versions_are_named(said: str, level: str, why: str) -> None:
+    assert (level, True) == (known_of_tmux(said)[0], why in known_of_tmux(said)[1])
+
+
+def test_a_tmux_that_is_old_or_missing_is_told_with_its_fix(kasmon: Line, tools: Path) -> None:
+    missing = kasmon("doctor", "--json", PATH=str(tools))
+    fake_tmux(tools, "tmux 2.6")
+    old = kasmon("doctor", PATH=str(tools))
+
+    assert (1, "fail") == (missing.code, levels(missing)["tmux"])
+    assert (1, True, True) == (old.code, "tmux 2.6" in old.out, "Install tmux 3.4" in old.out)
+
+
+def test_each_check_has_all_its_fields_and_looking_changes_nothing(kasmon: Line) -> None:
+    done = kasmon("doctor", "--json")
+
+    assert 0 == done.code
+    assert {"id", "level", "text", "fix", "fixable"} == set().union(*done.json["checks"])
+    assert {"python", "tmux", "terminal", "folder-state", "disk", "socket-path", "config", "agents", "hosts"} <= set(
+        levels(done)
+    )
+    assert ["c", "r", "s"] == sorted(path.name for path in kasmon.home.rglob("*"))
+
+
+def test_a_folder_that_others_can_write_to_is_mended(kasmon: Line) -> None:
+    kasmon.places.make()
+    kasmon.places.state.chmod(0o777)
+
+    told, mended = kasmon("doctor", "--json"), kasmon("doctor", "--fix", "--json")
+
+    assert (1, "fail") == (told.code, levels(told)["folder-state"])
+    assert (0, "ok", ["folder-state"]) == (mended.code, levels(mended)["folder-state"], mended.json["fixed"])
+    assert 0o700 == stat.S_IMODE(kasmon.places.state.stat().st_mode)
+
+
+def test_sockets_that_nobody_listens_on_are_removed_and_no_others(kasmon: Line) -> None:
+    session = kasmon.new("alive", "wait")
+    stale = kasmon.places.socket("goneaaaa")
+    with socket.socket(socket.AF_UNIX) as left_over:
+        left_over.bind(str(stale))
+
+    assert "warn" == levels(kasmon("doctor", "--json"))["sockets"]
+    assert ["sockets"] == kasmon("doctor", "--fix", "--json").json["fixed"]
+
+    assert not stale.exists()
+    assert kasmon.places.socket(session).exists()
+
+
+def test_a_broken_config_and_a_long_path_are_told(kasmon: Line) -> None:
+    kasmon.places.config.mkdir(parents=True)
+    kasmon.places.config_file.write_text("[keys]\nfly = 'f'\n")
+    broken = kasmon("doctor", "--json")
+    assert (1, "fail") == (broken.code, levels(broken)["config"])
+
+    kasmon.places.config_file.write_text("[ui]\nbel = 1\n")
+    assert "config.toml:2" in kasmon("doctor").out
+
+
+def test_a_report_holds_no_secret_and_no_name(kasmon: Line) -> None:
+    token = "ghp" + "_" + "abcdefghijklmnopqrstuvwxyz0123456789"
+    kasmon.places.make()
+    kasmon.places.config.mkdir(parents=True, exist_ok=True)
+    kasmon.places.config_file.write_text('[agents.claude]\nenv = { CANARY = "canary-in-config" }\n')
+    kasmon.places.own_log.write_text(f"line with {token} and canary-in-config\n")
+
+    done = kasmon("doctor", "--report", CANARY="canary-in-environment")
+
+    assert "canary" not in done.out
+    assert token not in done.out
+    assert str(kasmon.home) not in done.out
+    assert "2 secrets are hidden" in done.out
+
+
+def test_a_terminal_is_described(kasmon: Line) -> None:
+    _, said = kasmon.terminal("doctor", COLORTERM="truecolor")
+
+    assert "xterm-256color, 120x40, 16 million colours" in said
+    assert "encoding is utf-8" in said

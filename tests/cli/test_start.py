@@ -1,0 +1,88 @@
+"""How a kasmon process begins: quickly, without Textual's variables, and never with a screen where there is none."""
+
+import subprocess
+import sys
+
+import pytest
+
+from kasmon.__main__ import forget_textual, plain_ls
+from tests.cli.line import Line
+
+HEAVY = ["textual", "rich", "libtmux", "psutil", "watchfiles", "asyncio", "cyclopts", "pyte", "tomlkit"]
+
+
+@pytest.mark.parametrize("words", ["ls", "ls --json", "ls --state asking,idle --wave=2"])
+def test_a_plain_ls_loads_nothing_heavy(kasmon: Line, words: str) -> None:
+    """A status bar asks every second."""
+    code = (
+        f"import sys; sys.argv = ['kasmon', *{words.split()!r}]; from kasmon.__main__ import main; main();"
+        f"print([m for m in {HEAVY!r} if m in sys.modules], file=sys.stderr)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-P", "-c", code], env=kasmon.environment, capture_output=True, text=True, check=True
+    )
+
+    assert "[]\n" == done.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "meant"),
+    [
+        ("", (None, None, False)),
+        ("--json", (None, None, True)),
+        ("--state asking,idle --wave 2", ("asking,idle", 2, False)),
+        ("--wave=2 --state=asking --json", ("asking", 2, True)),
+        ("--watch", None),
+        ("--help", None),
+        ("--state", None),
+        ("--state --json", None),
+        ("--wave -2", None),
+        ("--wave=", None),
+        ("--json=true", None),
+        ("x", None),
+    ],
+)
+def test_whatever_is_not_written_plainly_is_left_to_the_library(words: str, meant: object) -> None:
+    assert meant == plain_ls(words.split())
+
+
+@pytest.mark.parametrize("words", ["--wave 2", "--state asking", "--wave=2 --json", "--json --state=asking"])
+def test_both_ways_of_reading_an_ls_say_the_same(kasmon: Line, words: str) -> None:
+    """`--no-such=` would be an error to both; an empty `--` only sends it the long way."""
+    assert plain_ls(words.split()) is not None
+    assert plain_ls([*words.split(), "--"]) is None
+    assert kasmon("ls", *words.split()) == kasmon("ls", *words.split(), "--")
+
+
+def test_textuals_variables_are_dropped_but_for_two(monkeypatch: pytest.MonkeyPatch) -> None:
+    """TEXTUAL_PRESS would press keys, TEXTUAL_DRIVER import code, TEXTUAL open connections."""
+    names = ["TEXTUAL", "TEXTUAL_PRESS", "TEXTUAL_DRIVER", "TEXTUAL_SCREENSHOT", "TEXTUAL_THEME", "TEXTUAL_ANIMATIONS"]
+    for name in names:
+        monkeypatch.setenv(name, "x")
+    import os
+
+    forget_textual()
+
+    assert ["TEXTUAL_THEME", "TEXTUAL_ANIMATIONS"] == [name for name in names if name in os.environ]
+    monkeypatch.setenv("KASMON_DEV", "1")
+    monkeypatch.setenv("TEXTUAL_PRESS", "x")
+    forget_textual()
+    assert "TEXTUAL_PRESS" in os.environ
+
+
+def test_without_a_terminal_the_dashboard_says_what_works_instead(kasmon: Line) -> None:
+    done = kasmon()
+
+    assert (2, "") == (done.code, done.out)
+    assert 1 == len(done.err.splitlines())
+    assert "kasmon ls --watch" in done.err
+
+
+@pytest.mark.parametrize("term", ["", "dumb", "unknown"])
+@pytest.mark.parametrize("words", [[], ["demo"]], ids=["dashboard", "demo"])
+def test_a_terminal_that_cannot_draw_gets_a_sentence(kasmon: Line, term: str, words: list[str]) -> None:
+    code, said = kasmon.terminal(*words, TERM=term)
+
+    assert 2 == code
+    assert "\x1b" not in said
+    assert "kasmon ls --watch" in said or "kasmon demo --headless" in said

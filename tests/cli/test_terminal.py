@@ -1,0 +1,65 @@
+"""Sessions in tmux through the command line: what a terminal adds to the contract."""
+
+import shutil
+
+import pytest
+
+from tests.cli.line import Line
+from tests.waiting import until
+
+pytestmark = pytest.mark.skipif(shutil.which("tmux") is None, reason="there is no tmux")
+
+
+def test_any_program_is_started_prompted_read_and_stopped(kasmon: Line) -> None:
+    done = kasmon("new", "copy", "--", "cat")
+    assert (0, "") == (done.code, done.err)
+    wanted = done.out.strip()
+
+    assert "submitted" == kasmon.json("send", "copy", "hello $(id)")["receipt"]["state"]
+    until(lambda: 2 <= kasmon("read", "copy").out.count("hello $(id)"))
+    assert ["hello $(id)"] == kasmon.json("read", "copy", "--range", "0:0")["lines"]
+
+    shown = kasmon.json("show", "copy")["session"]
+    assert (wanted, "cat", "tmux", "tmux") == tuple(shown[name] for name in ("id", "agent", "mode", "backend"))
+    assert {"width", "height", "cursor", "title", "cwd", "window", "clients", "attach"} == set(shown["pane"])
+    assert (120, 40, str(kasmon.home)) == (shown["pane"]["width"], shown["pane"]["height"], shown["pane"]["cwd"])
+
+    assert "ended" == kasmon.json("stop", "copy")["session"]["state"]
+    assert kasmon.json("show", "copy")["session"]["pane"] is None
+
+
+def test_a_further_window_is_a_child(kasmon: Line) -> None:
+    parent = kasmon("new", "copy", "--", "cat").out.strip()
+    child = kasmon("new", "beside", "--in", "copy", "--", "cat").out.strip()
+
+    assert {parent: None, child: parent} == {one["id"]: one["parent"] for one in kasmon.json("ls")["sessions"]}
+
+
+def test_a_program_without_a_protocol_falls_back_and_says_so(kasmon: Line) -> None:
+    done = kasmon("new", "sh", "--agent", "shell", "--mode", "sdk")
+
+    assert 0 == done.code
+    assert "has no structured protocol" in done.err
+    assert "has no structured protocol" in kasmon.json("show", "sh")["session"]["fallback"]
+
+
+@pytest.mark.parametrize("outer", ["", "/tmp/other,1,0"], ids=["in a terminal", "inside a tmux"])
+def test_attaching_is_the_real_terminal_until_it_is_left(kasmon: Line, outer: str) -> None:
+    kasmon("new", "copy", "--", "sh", "-c", "echo ready; exec cat")
+
+    def has_arrived() -> bool:
+        return "typed here" in kasmon("read", "copy").out
+
+    code, said = kasmon.terminal("attach", "copy", typed=[("ready", "typed here\r"), (has_arrived, "\x1d")], TMUX=outer)
+
+    assert (0, True) == (code, "detached" in said)
+    assert bool(outer) == ("tmux inside your tmux" in said)
+
+
+def test_without_a_terminal_attaching_says_which_line_would(kasmon: Line) -> None:
+    kasmon("new", "copy", "--", "cat")
+
+    done = kasmon("attach", "copy")
+
+    assert 2 == done.code
+    assert "attach-session -t '$" in done.err

@@ -1,0 +1,68 @@
+"""What every test may rely on: a kasmon of its own, a terminal of one kind, no blocked loop."""
+
+import inspect
+import os
+import shutil
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from blockbuster import BlockBuster
+
+EXCUSED = (
+    ("os.stat", "importlib/_bootstrap_external.py", "path_stat"),  # an import on first use
+    ("io.BufferedReader.read", "importlib/_bootstrap_external.py", "get_data"),
+    ("os.listdir", "importlib/_bootstrap_external.py", "_fill_cache"),
+)
+"""Blocking calls that the loop may make, each by the function that it is made in."""
+CONTEXT = ("SESSION", "TASK", "WAVE", "PEERS", "PLAN", "DEV", "LIFELINE")
+"""What a kasmon that runs these tests may have put into the environment."""
+
+
+@pytest.fixture(autouse=True)
+def _own_kasmon(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """XDG folders of this test alone, under a path short enough for a socket; nothing of the user's is seen."""
+    home = Path(tempfile.mkdtemp(prefix="ks-", dir="/tmp"))
+    for variable, name in (("XDG_STATE_HOME", "s"), ("XDG_RUNTIME_DIR", "r"), ("XDG_CONFIG_HOME", "c")):
+        folder = home / name
+        folder.mkdir(mode=0o700)
+        monkeypatch.setenv(variable, str(folder))
+    for variable in CONTEXT:
+        monkeypatch.delenv(f"KASMON_{variable}", raising=False)
+        monkeypatch.delenv(f"KASMOS_{variable}", raising=False)
+    yield
+    shutil.rmtree(home, ignore_errors=True)
+
+
+@pytest.fixture(autouse=True)
+def _one_terminal(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """The same colours, locale and stillness on every machine."""
+    for variable in [name for name in os.environ if name.startswith("TEXTUAL")]:
+        monkeypatch.delenv(variable)
+    for variable in ("NO_COLOR", "FORCE_COLOR", "TMUX", "TMUX_PANE"):
+        monkeypatch.delenv(variable, raising=False)
+    monkeypatch.setenv("COLORTERM", "truecolor")
+    monkeypatch.setenv("TERM", "xterm-256color")
+    monkeypatch.setenv("LC_ALL", "C.UTF-8")
+    monkeypatch.setenv("TZ", "UTC")
+    time.tzset()
+    yield
+    monkeypatch.undo()
+    time.tzset()
+
+
+@pytest.fixture(autouse=True)
+def _no_blocked_loop(request: pytest.FixtureRequest) -> Iterator[None]:
+    """In a test that runs on a loop, a blocking call of ours raises."""
+    if not inspect.iscoroutinefunction(getattr(request.node, "obj", None)):
+        yield
+        return
+    guard = BlockBuster(scanned_modules="kasmon")
+    for call, file, function in EXCUSED:
+        if call in guard.functions:
+            guard.functions[call].can_block_in(file, function)
+    guard.activate()
+    yield
+    guard.deactivate()

@@ -1,0 +1,33 @@
+"""A kasmon of its own for each test of a host; on a loop, nothing of the host may block."""
+
+import shutil
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from blockbuster import BlockBuster, blockbuster_ctx
+
+from tests.host.house import House
+from tests.host.puppet import Puppet
+
+
+@pytest.fixture(autouse=True)
+def _no_blocked_loop() -> Iterator[BlockBuster]:
+    """In place of the one for all tests: these read logs and locks on the loop that the host runs on."""
+    with blockbuster_ctx("kasmon.host", excluded_modules=["kasmon.host.alive"]) as blockbuster:
+        yield blockbuster
+
+
+@pytest.fixture
+def house() -> Iterator[House]:
+    root = Path(tempfile.mkdtemp(prefix="kasmon-test-", dir="/tmp"))
+    built = House(root)
+    yield built
+    built.close()
+    shutil.rmtree(root)
+
+
+@pytest.fixture
+def puppet() -> Puppet:
+    return Puppet()

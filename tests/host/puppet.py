@@ -1,0 +1,107 @@
+"""An agent that the test plays: what it says comes from the test, what it is told lands in a list."""
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Any
+
+from kasmon.backends.base import Abilities, Agent, Chunk
+from kasmon.model.command import Answer, Interrupt, Launch, Prompt, Stop, Wish
+from kasmon.model.event import Event, RequestOpened, SessionEnded, SessionStarted, TurnEnded, TurnStarted
+from kasmon.model.permission import Decision, Request, RequestId, SessionId
+
+ABLE = Abilities(streams=True, asks=True, edits_input=True, resumes=True, interrupts=True)
+
+STANDARD = (Decision.ALLOW, Decision.ALWAYS, Decision.DENY, Decision.EDIT)
+
+
+class Puppet:
+    """Behaves like a plain agent (a turn per prompt) until the test says otherwise; also its own backend."""
+
+    name = "puppet"
+    abilities = ABLE
+
+    def __init__(self) -> None:
+        self.launch: Launch | None = None
+        self.told: list[Wish] = []
+        self.closed = 0
+        self.on_open: Callable[[], Awaitable[None]] | None = None
+        """What opening does before it succeeds."""
+        self.on_wish: Callable[[Wish], Awaitable[None]] | None = None
+        """What a wish does, instead of what a plain agent does."""
+        self._says: asyncio.Queue[Event | Chunk | Exception | None] = asyncio.Queue()
+
+    async def open(self, launch: Launch, /) -> Agent:
+        self.launch = launch
+        if self.on_open is not None:
+            await self.on_open()
+        self.say(SessionStarted(at=time.time(), pid=None, resume_id="talk-1"))
+        return self
+
+    def say(self, *words: Event | Chunk) -> None:
+        for word in words:
+            self._says.put_nowait(word)
+
+    def break_down(self, error: Exception) -> None:
+        """Let its backend fail."""
+        self._says.put_nowait(error)
+
+    def hang_up(self) -> None:
+        """End its events without a word."""
+        self._says.put_nowait(None)
+
+    async def events(self) -> AsyncIterator[Event | Chunk]:
+        while True:
+            word = await self._says.get()
+            if word is None:
+                return
+            if isinstance(word, Exception):
+                raise word
+            yield word
+            if isinstance(word, SessionEnded):
+                return
+
+    async def send(self, wish: Wish, /) -> None:
+        self.told.append(wish)
+        if self.on_wish is not None:
+            await self.on_wish(wish)
+        else:
+            self.obey(wish)
+
+    def obey(self, wish: Wish) -> None:
+        """What a plain agent does."""
+        now = time.time()
+        match wish:
+            case Prompt():
+                self.say(TurnStarted(at=now, prompt=wish.text, by=wish.by))
+            case Interrupt():
+                self.say(TurnEnded(at=now, reason="interrupted"))
+            case Stop():
+                self.say(SessionEnded(at=now, exit_code=0))
+            case Answer():
+                pass
+
+    async def aclose(self) -> None:
+        self.closed += 1
+        self.say(SessionEnded(at=time.time(), signal="SIGKILL"))
+
+    @property
+    def waiting(self) -> int:
+        """How much it said that its host has not heard yet."""
+        return self._says.qsize()
+
+    @property
+    def prompts(self) -> list[str]:
+        """The prompts it was told."""
+        return [wish.text for wish in self.told if isinstance(wish, Prompt)]
+
+
+def asked(command: str = "rm -r build", id: str = "tool-7", **more: Any) -> RequestOpened:  # noqa: A002 - a request's own word
+    fields = {
+        "tool": "Bash",
+        "title": command,
+        "input": {"command": command},
+        "shown": command,
+        "choices": STANDARD,
+    } | more
+    return RequestOpened(at=time.time(), request=Request(id=RequestId(id), session=SessionId(""), **fields))

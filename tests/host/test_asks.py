@@ -1,0 +1,426 @@
+"""A request is answered once, by a person, and only as it was shown."""
+
+import asyncio
+import os
+import subprocess
+import sys
+from typing import Any
+
+import msgspec
+import pytest
+
+from kasmon.backends.base import Abilities
+from kasmon.errors import (
+    KasmonError,
+    RefusedError,
+    RequestClosedError,
+    RequestNotFoundError,
+    StaleRequestError,
+    TimedOutError,
+    UnableError,
+    UsageError,
+)
+from kasmon.host import structured
+from kasmon.host.client import HostLink
+from kasmon.model.command import Answer, Prompt, Wish
+from kasmon.model.event import (
+    NoticeRaised,
+    RequestAnswered,
+    RequestOpened,
+    RequestSetAside,
+    RequestWithdrawn,
+    SessionEnded,
+    TurnEnded,
+)
+from kasmon.model.permission import AskKind, Decision, Request, RequestId, sealed
+from kasmon.model.state import SessionState
+from tests.host.house import ME, House, do, prompt
+from tests.host.puppet import Puppet, asked
+from tests.waiting import auntil
+
+
+def question(*options: str, many: bool = False) -> RequestOpened:
+    return asked("Which?", kind=AskKind.QUESTION, choices=(Decision.CHOOSE,), options=options, many=many)
+
+
+async def asking(house: House, puppet: Puppet, *opened: RequestOpened) -> tuple[HostLink, list[Request]]:
+    """An agent in a turn that has asked *opened*; what of it is open in the log."""
+    link = await house.linked()
+    await prompt(link, "tidy up")
+    puppet.say(*opened)
+    await auntil(lambda: len(house.only(RequestOpened)) == len(opened))
+    return link, list(house.session().asks)
+
+
+def answer(request: Request, decision: Decision = Decision.ALLOW, **more: Any) -> Answer:
+    return Answer(request=request.id, digest=request.digest, decision=decision, **more)
+
+
+def answers(puppet: Puppet) -> list[Answer]:
+    return [wish for wish in puppet.told if isinstance(wish, Answer)]
+
+
+async def test_the_log_numbers_requests_and_seals_them(house: House, puppet: Puppet) -> None:
+    async with house.hosting(puppet):
+        _, requests = await asking(house, puppet, asked(), asked("make", "tool-8"))
+
+    assert [f"{ME}-1", f"{ME}-2"] == [request.id for request in requests]
+    assert requests == [sealed(request) for request in requests]
+    assert {ME} == {request.session for request in requests}
+
+
+async def test_an_answer_reaches_the_agent_under_its_own_name_for_the_request(house: House, puppet: Puppet) -> None:
+    async with house.hosting(puppet):
+        link, (first, second) = await asking(house, puppet, asked(), asked("make", "tool-8"))
+        await do(link, answer(second, Decision.DENY, reason="not now"))
+
+    assert [("tool-8", Decision.DENY, "not now")] == [(a.request, a.decision, a.reason) for a in answers(puppet)]
+    assert [second.id] == [fact.request for fact in house.only(RequestAnswered)]
+    assert first.id not in {fact.request for fact in house.only(RequestAnswered)}
+
+
+async def test_an_answer_is_in_the_log_before_the_agent_hears_it(house: House, puppet: Puppet) -> None:
+    seen: list[int] = []
+
+    async def looks(wish: Wish) -> None:
+        if isinstance(wish, Answer):
+            seen.append(len(await asyncio.to_thread(house.only, RequestAnswered)))
+        puppet.obey(wish)
+
+    puppet.on_wish = looks
+    async with house.hosting(puppet):
+        link, (request,) = await asking(house, puppet, asked())
+        await do(link, answer(request))
+
+    assert [1] == seen
+
+
+async def test_a_request_is_answered_once(house: House, puppet: Puppet) -> None:
+    async with house.hosting(puppet):
+        link, (request,) = await asking(house, puppet, asked())
+        await do(link, answer(request))
+        with pytest.raises(RequestClosedError) as refusal:
+            await do(link, answer(request, Decision.DENY))
+
+    assert "user answered allow" == refusal.value.how
+    assert 1 == len(answers(puppet))
+
+
+async def test_of_two_answers_at_the_same_moment_exactly_one_wins(house: House, puppet: Puppet) -> None:
+    """A hundred times, each with two clients."""
+    async with house.hosting(puppet):
+        links = [await house.linked(), await house.linked()]
+        await prompt(links[0], "tidy up")
+        for n in range(100):
+            puppet.say(asked(f"make {n}", f"tool-{n}"))
+            (request,) = await auntil(lambda: house.session().asks)
+            wishes = [answer(request, Decision.ALLOW), answer(request, Decision.DENY)]
+            outcomes = await asyncio.gather(
+                *(do(link, wish) for link, wish in zip(links, wishes, strict=True)), return_exceptions=True
+            )
+            assert [RequestClosedError] == [type(o) for o in outcomes if isinstance(o, BaseException)]
+            assert n + 1 == len(answers(puppet)) == len(house.only(RequestAnswered))
+
+
+@pytest.mark.parametrize("unknown", [f"{ME}-9", "otherone-1", "nonsense"])
+async def test_an_unknown_request_is_not_found(house: House, puppet: Puppet, unknown: str) -> None:
+    async with house.hosting(puppet):
+        link, (request,) = await asking(house, puppet, asked())
+        with pytest.raises(RequestNotFoundError):
+            await do(link, answer(msgspec.structs.replace(request, id=RequestId(unknown))))
+
+    assert [] == answers(puppet)
+
+
+async def test_an_answer_to_something_else_than_what_was_asked_is_stale(house: House, puppet: Puppet) -> None:
+    async with house.hosting(puppet):
+        link, (request,) = await asking(house, puppet, asked())
+        with pytest.raises(StaleRequestError):
+            await do(link, answer(msgspec.structs.replace(request, digest="0" * 64)))
+
+        assert (request,) == house.session().asks
+    assert [] == answers(puppet)
+
+
+async def test_a_changed_request_is_a_new_one_and_the_old_one_is_void(house: House, puppet: Puppet) -> None:
+    async with house.hosting(puppet):
+        link, (old, new) = await _changed(house, puppet)
+        with pytest.raises(RequestClosedError) as refusal:
+            await do(link, answer(old))
+        await do(link, answer(new))
+
+    assert "the agent asks something else now" == refusal.value.how
+    assert "rm -r /" == new.shown
+
+
+async def _changed(house: House, puppet: Puppet) -> tuple[HostLink, tuple[Request, Request]]:
+    link, (old,) = await asking(house, puppet, asked())
+    puppet.say(asked("rm -r /"))
+    await auntil(lambda: len(house.only(RequestOpened)) == 2)
+    (new,) = house.session().asks
+    return link, (old, new)
+
+
+async def test_a_request_that_is_asked_twice_is_one(house: House, puppet: Puppet) -> None:
+    async with house.hosting(puppet):
+        link, (request,) = await asking(house, puppet, asked())
+        puppet.say(asked(), asked("make", "tool-8"))
+        await auntil(lambda: len(house.session().asks) == 2)
+        await do(link, answer(request))
+
+    assert 2 == len(house.only(RequestOpened))
+
+
+async def test_an_agent_may_use_a_name_again_once_its_request_is_closed(house: House, puppet: Puppet) -> None:
+    async with house.hosting(puppet):
+        link, (first,) = await asking(house, puppet, asked())
+        await do(link, answer(first))
+        puppet.say(asked("rm -r /"))
+        (second,) = await auntil(lambda: house.session().asks)
+        assert f"{ME}-2" == second.id
+        with pytest.raises(RequestClosedError):
+            await do(link, answer(first))
+
+    assert 1 == len(answers(puppet))
+
+
+async def test_what_was_set_aside_waits_on_and_can_still_be_answered(house: House, puppet: Puppet) -> None:
+    async with house.hosting(puppet):
+        link, (request,) = await asking(house, puppet, asked())
+        await do(link, answer(request, Decision.LATER))
+        assert [True] == [ask.later for ask in house.session().asks]
+        assert [] == answers(puppet)
+        await do(link, answer(request))
+
+    assert 1 == len(house.only(RequestSetAside)) == len(answers(puppet))
+
+
+async def test_a_withdrawn_request_takes_no_answer(house: House, puppet: Puppet) -> None:
+    async with house.hosting(puppet):
+        link, (request,) = await asking(house, puppet, asked())
+        puppet.say(RequestWithdrawn(at=1.0, request=RequestId("tool-7"), why="interrupted"))
+        await auntil(lambda: not house.session().asks)
+        with pytest.raises(RequestClosedError) as refusal:
+            await do(link, answer(request))
+
+    assert "interrupted" == refusal.value.how
+
+
+@pytest.mark.parametrize("over", [TurnEnded(at=1.0), SessionEnded(at=1.0)], ids=["turn", "session"])
+async def test_what_ends_closes_its_requests(house: House, puppet: Puppet, over: TurnEnded | SessionEnded) -> None:
+    async with house.hosting(puppet):
+        link, (request,) = await asking(house, puppet, asked())
+        puppet.say(over)
+        with pytest.raises(KasmonError):
+            await _until_closed(house, link, request)
+
+    assert [] == answers(puppet)
+
+
+async def _until_closed(house: House, link: HostLink, request: Request) -> None:
+    await auntil(lambda: not house.session().asks)
+    await do(link, answer(request))
+
+
+async def test_a_decision_that_the_request_does_not_offer_is_refused(house: House, puppet: Puppet) -> None:
+    async with house.hosting(puppet):
+        link, (request,) = await asking(house, puppet, asked(choices=(Decision.ALLOW, Decision.DENY)))
+        with pytest.raises(RefusedError, match="does not take always"):
+            await do(link, answer(request, Decision.ALWAYS))
+        assert (request,) == house.session().asks
+
+
+async def test_a_rule_for_the_session_reaches_the_agent_and_a_wider_one_does_not(house: House, puppet: Puppet) -> None:
+    async with house.hosting(puppet):
+        link, (request,) = await asking(house, puppet, asked())
+        with pytest.raises(UnableError, match="whole project"):
+            await do(link, answer(request, Decision.ALWAYS, scope="project"))
+        await do(link, answer(request, Decision.ALWAYS))
+
+    assert [Decision.ALWAYS] == [a.decision for a in answers(puppet)]
+
+
+async def test_an_edited_request_carries_its_new_input(house: House, puppet: Puppet) -> None:
+    async with house.hosting(puppet):
+        link, (request,) = await asking(house, puppet, asked())
+        with pytest.raises(UsageError, match="new input"):
+            await do(link, answer(request, Decision.EDIT))
+        await do(link, answer(request, Decision.EDIT, input={"command": "rm -r build/tmp"}))
+
+    assert [{"command": "rm -r build/tmp"}] == [a.input for a in answers(puppet)]
+
+
+@pytest.mark.parametrize(
+    ("labels", "many", "error"),
+    [
+        ((), False, "needs a choice"),
+        (("red", "blue"), False, "one choice"),
+        (("green",), False, "no choice 'green'"),
+        (("red",), False, ""),
+        (("red", "blue"), True, ""),
+    ],
+    ids=["none", "two of one", "unknown", "one", "several"],
+)
+async def test_a_choice_is_one_of_those_offered(
+    house: House, puppet: Puppet, labels: tuple[str, ...], many: bool, error: str
+) -> None:
+    async with house.hosting(puppet):
+        link, (request,) = await asking(house, puppet, question("red", "blue", many=many))
+        wish = answer(request, Decision.CHOOSE, labels=labels)
+        if error:
+            with pytest.raises(UsageError, match=error):
+                await do(link, wish)
+        else:
+            await do(link, wish)
+
+    assert ([] if error else [labels]) == [a.labels for a in answers(puppet)]
+
+
+async def test_an_open_question_takes_any_text(house: House, puppet: Puppet) -> None:
+    async with house.hosting(puppet):
+        link, (request,) = await asking(house, puppet, question())
+        await do(link, answer(request, Decision.CHOOSE, labels=("whatever you like",)))
+
+    assert [("whatever you like",)] == [a.labels for a in answers(puppet)]
+
+
+async def test_what_only_its_terminal_can_answer_says_so(house: House, puppet: Puppet) -> None:
+    async with house.hosting(puppet):
+        link, (request,) = await asking(house, puppet, asked(answerable=False))
+        with pytest.raises(UnableError, match="terminal"):
+            await do(link, answer(request))
+
+
+async def test_an_agent_that_takes_no_answers_says_so(house: House, puppet: Puppet) -> None:
+    puppet.abilities = Abilities()
+    async with house.hosting(puppet):
+        link, (request,) = await asking(house, puppet, asked())
+        with pytest.raises(UnableError):
+            await do(link, answer(request))
+
+
+# Where the agent does not take it
+
+
+def on_answer(puppet: Puppet, error: Exception | None) -> None:
+    async def react(wish: Wish) -> None:
+        if isinstance(wish, Answer):
+            if error is None:
+                await asyncio.Event().wait()
+            else:
+                raise error
+        puppet.obey(wish)
+
+    puppet.on_wish = react
+
+
+async def test_an_answer_that_the_agent_refuses_leaves_the_question_open_anew(house: House, puppet: Puppet) -> None:
+    on_answer(puppet, RefusedError("not in this mode."))
+    async with house.hosting(puppet):
+        link, (request,) = await asking(house, puppet, asked())
+        with pytest.raises(RefusedError, match="not in this mode"):
+            await do(link, answer(request))
+        (again,) = await auntil(lambda: house.session().asks)
+        await auntil(lambda: house.only(NoticeRaised))
+        puppet.on_wish = None
+        await do(link, answer(again))
+
+    assert (f"{ME}-2", request.digest) == (again.id, again.digest)
+    assert ["tool-7", "tool-7"] == [a.request for a in answers(puppet)]
+
+
+async def test_an_answer_that_comes_too_late_for_the_agent_is_closed(house: House, puppet: Puppet) -> None:
+    on_answer(puppet, RequestClosedError("tool-7", "interrupted"))
+    async with house.hosting(puppet):
+        link, (request,) = await asking(house, puppet, asked())
+        with pytest.raises(RequestClosedError) as refusal:
+            await do(link, answer(request))
+        await auntil(lambda: house.only(NoticeRaised))
+
+    assert request.id == refusal.value.request
+    assert () == house.session().asks
+
+
+async def test_an_answer_that_the_agent_does_not_acknowledge_is_said_to_be_unknown(
+    house: House, puppet: Puppet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(structured, "WISH_S", 0.5)
+    async with house.hosting(puppet):
+        link, (request,) = await asking(house, puppet, asked())
+        on_answer(puppet, None)
+        with pytest.raises(TimedOutError):
+            await do(link, answer(request))
+        (notice,) = await auntil(lambda: house.only(NoticeRaised))
+
+    assert "not known" in notice.text
+    assert () == house.session().asks
+
+
+async def test_a_restart_closes_what_its_last_life_asked(house: House, puppet: Puppet) -> None:
+    """Also before the new agent has said a word."""
+    async with house.hosting(puppet):
+        _, (request,) = await asking(house, puppet, asked())
+        log = house.places.log(ME).read_bytes()
+    house.places.log(ME).write_bytes(log)  # as if the host had been killed: no end was written
+    slow = Puppet()
+    opening = asyncio.Event()
+    slow.on_open = opening.wait  # type: ignore[assignment]
+    async with house.hosting(slow):
+        with pytest.raises(RequestClosedError):
+            await do(await house.linked(), answer(request))
+        opening.set()
+        await auntil(lambda: not house.session().asks)
+
+    assert [] == answers(slow)
+    assert SessionState.ENDED is house.session().state
+
+
+# Who may answer
+
+
+async def test_a_client_that_says_it_is_an_agent_may_prompt_but_not_answer(house: House, puppet: Puppet) -> None:
+    async with house.hosting(puppet):
+        _, (request,) = await asking(house, puppet, asked())
+        link = await HostLink.open(house.places.socket(ME), as_agent=True)
+        with pytest.raises(RefusedError, match="agent cannot answer"):
+            await do(link, answer(request))
+        await do(link, Prompt(text="hello", by="peer"))
+
+    assert [] == answers(puppet)
+
+
+ANSWERING = """
+import asyncio, sys
+from pathlib import Path
+from kasmon.errors import KasmonError
+from kasmon.host.link import HostLink
+from kasmon.host.wire import Do
+from kasmon.model.command import Answer
+from kasmon.model.permission import Decision
+
+async def main(socket, session, request, digest):
+    link = await HostLink.open(Path(socket))
+    try:
+        await link.ask(Do(n=0, session=session, wish=Answer(request=request, digest=digest, decision=Decision.ALLOW)))
+        print("done")
+    except KasmonError as error:
+        print(error.message)
+
+asyncio.run(main(*sys.argv[1:]))
+"""
+
+
+@pytest.mark.parametrize("marked", [True, False], ids=["with its variable", "as a child of its host"])
+async def test_a_process_of_an_agents_own_may_not_answer(house: House, puppet: Puppet, marked: bool) -> None:
+    async with house.hosting(puppet):
+        _, (request,) = await asking(house, puppet, asked())
+        said = await asyncio.to_thread(_answered_by_a_child, house, request, marked)
+
+    assert "an agent cannot answer requests." == said
+    assert [] == answers(puppet)
+
+
+def _answered_by_a_child(house: House, request: Request, marked: bool) -> str:
+    variables = dict(os.environ) | ({"KASMON_SESSION": "someones"} if marked else {})
+    command = [sys.executable, "-P", "-c", ANSWERING, str(house.places.socket(ME)), ME, request.id, request.digest]
+    return subprocess.run(command, env=variables, capture_output=True, text=True, timeout=30, check=True).stdout.strip()

@@ -1,0 +1,250 @@
+"""Reaching a host: the right one, started where that is wanted, and never an agent by accident. Real processes."""
+
+import asyncio
+import os
+import signal
+import socket
+from collections.abc import AsyncIterator, Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from kasmon.errors import (
+    HostUnreachableError,
+    LaunchError,
+    RefusedError,
+    SessionEndedError,
+    TimedOutError,
+)
+from kasmon.host import spawn
+from kasmon.host.alive import HostLock
+from kasmon.host.client import HostLink, link
+from kasmon.host.wire import VERSION, Hello
+from kasmon.model.command import Mode, Stop
+from kasmon.model.event import MessageSaid, SessionEnded, SessionStarted
+from kasmon.model.permission import SessionId
+from kasmon.model.state import SessionState
+from kasmon.paths import write_private
+from tests.host.house import ME, House, do
+from tests.waiting import auntil, until
+
+Reach = Callable[..., Awaitable[HostLink]]
+
+
+@pytest.fixture
+async def reach(house: House) -> AsyncIterator[Reach]:
+    """`link` to the session, closed when the test is over."""
+    lines: list[HostLink] = []
+
+    async def reached(**more: Any) -> HostLink:
+        lines.append(await link(house.places, ME, Mode.SDK, **more))
+        return lines[-1]
+
+    yield reached
+    for line in lines:
+        await line.aclose()
+
+
+async def until_gone(house: House) -> None:
+    await auntil(lambda: house.pid() is None, what="the host's end")
+
+
+async def test_linking_to_a_wanted_session_starts_its_host(house: House, reach: Reach) -> None:
+    house.wants(prompt="say hello")
+    line = await reach()
+
+    assert house.pid() == line.welcome.pid
+    await auntil(lambda: house.only(MessageSaid))
+
+
+async def test_a_host_that_was_started_is_a_process_of_its_own(house: House, reach: Reach) -> None:
+    house.wants()
+    line = await reach()
+    pid = line.welcome.pid
+
+    assert os.getpgid(pid) == os.getsid(pid) == pid
+    assert os.getsid(0) != pid
+    assert "Umask:\t0077" in Path(f"/proc/{pid}/status").read_text()
+    assert Path("/") == Path(f"/proc/{pid}/cwd").readlink()
+
+
+async def test_linking_to_a_host_that_is_there_starts_none(house: House, reach: Reach) -> None:
+    house.wants()
+    first = await reach()
+    second = await reach(start=True)
+
+    assert first.welcome.pid == second.welcome.pid
+    assert 1 == len(house.only(SessionStarted))
+
+
+async def test_of_many_that_link_at_once_all_reach_the_same_host(house: House, reach: Reach) -> None:
+    """Each starts one; the lock decides which stays."""
+    house.wants()
+    lines = await asyncio.gather(*(reach() for _ in range(5)))
+
+    assert {house.pid()} == {line.welcome.pid for line in lines}
+    await auntil(lambda: house.only(SessionStarted))
+    assert 1 == len(house.only(SessionStarted))
+
+
+async def test_linking_to_an_ended_session_does_not_start_it_again(house: House, reach: Reach) -> None:
+    house.wants()
+    await do(await reach(), Stop())
+    await until_gone(house)
+    with pytest.raises(SessionEndedError):
+        await reach()
+
+    assert house.pid() is None
+    assert 1 == len(house.only(SessionStarted))
+
+
+async def test_linking_to_a_lost_session_does_not_start_it_again(house: House, reach: Reach) -> None:
+    house.wants()
+    line = await reach()
+    await auntil(lambda: house.only(SessionStarted))
+    os.kill(line.welcome.pid, signal.SIGKILL)
+    await until_gone(house)
+    with pytest.raises(HostUnreachableError, match="kasmon restart"):
+        await reach()
+
+    assert house.pid() is None
+
+
+async def test_a_host_that_is_to_start_starts_the_next_generation(house: House, reach: Reach) -> None:
+    house.wants()
+    await do(await reach(), Stop())
+    await until_gone(house)
+    await reach(start=True)
+    await auntil(lambda: len(house.only(SessionStarted)) == 2)
+
+    assert 2 == house.session().generation
+
+
+async def test_a_launch_that_wants_a_later_generation_is_wish_enough(house: House, reach: Reach) -> None:
+    launch = house.wants()
+    await do(await reach(), Stop())
+    await until_gone(house)
+    write_private(house.places.launch(ME), msgspec.json.encode(msgspec.structs.replace(launch, generation=2)))
+    await reach()
+    await auntil(lambda: len(house.only(SessionStarted)) == 2)
+
+
+async def test_starting_again_waits_for_the_last_host_to_leave(house: House, reach: Reach) -> None:
+    """Its agent has ended, but it still holds the lock."""
+    house.wants()
+    line = await reach()
+    await do(line, Stop())
+    await auntil(lambda: house.only(SessionEnded))
+    again = await reach(start=True)
+    await auntil(lambda: len(house.only(SessionStarted)) == 2)
+
+    assert again.welcome.pid != line.welcome.pid
+    assert SessionState.IDLE is house.session().state
+
+
+async def test_an_agent_that_cannot_be_started_says_why(house: House, reach: Reach) -> None:
+    house.wants(backend="no-such-backend")
+    with pytest.raises(LaunchError, match="no-such-backend"):
+        await reach()
+
+    assert "no-such-backend" in house.session().end_why
+
+
+async def test_an_agent_that_ends_at_once_is_not_started_again(house: House, reach: Reach) -> None:
+    """It was started, and is over, before anybody could reach it."""
+    house.wants(prompt="crash 3")
+    try:
+        line = await reach()
+    except SessionEndedError:
+        pass
+    else:
+        await auntil(lambda: not line.is_open)
+    await until_gone(house)
+
+    assert 1 == len(house.only(SessionStarted))
+    assert 3 == house.session().exit_code
+
+
+async def test_a_session_that_nobody_wanted_is_not_started(house: House) -> None:
+    with pytest.raises((LaunchError, HostUnreachableError)):
+        await link(house.places, SessionId("nobodyyy"), Mode.SDK)
+
+    assert not house.places.folder("nobodyyy").exists()
+
+
+async def test_a_stale_socket_does_not_mislead(house: House, reach: Reach) -> None:
+    with socket.socket(socket.AF_UNIX) as stale:
+        stale.bind(str(house.places.socket(ME)))
+    house.wants()
+
+    assert (await reach()).is_open
+
+
+async def test_a_host_of_another_version_says_so(house: House, reach: Reach, monkeypatch: pytest.MonkeyPatch) -> None:
+    house.wants()
+    await reach()
+    monkeypatch.setattr("kasmon.host.link.Hello", lambda n, as_agent: Hello(n=n, version=VERSION + 1))
+    with pytest.raises(RefusedError, match=f"version {VERSION}"):
+        await reach()
+
+
+async def test_a_host_that_hangs_is_waited_for_and_no_longer(house: House, reach: Reach) -> None:
+    house.wants()
+    lock = HostLock(house.places.host_lock(ME))
+    assert lock.take()
+    with pytest.raises(TimedOutError, match="did not come up"):
+        await reach(limit_s=0.2)
+    lock.let_go()
+
+
+async def test_a_host_that_cannot_come_up_shows_its_last_words(
+    house: House, reach: Reach, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    house.wants()
+    monkeypatch.setattr("sys.executable", "/bin/false")
+    with pytest.raises(HostUnreachableError, match="exit code 1"):
+        await reach()
+
+
+# The process
+
+
+def test_a_host_gets_our_places_and_not_where_its_starter_runs(house: House) -> None:
+    given = {"PATH": "/bin", "KASMON_SESSION": "x", "KASMOS_TASK": "1", "TMUX": "/t,1,0", "KASMON_TMUX": "/opt/tmux"}
+
+    passed = spawn.surroundings(house.places, given | {"XDG_STATE_HOME": "/elsewhere"})
+
+    assert {"PATH": "/bin", "KASMON_TMUX": "/opt/tmux"} | house.places.environment_variables() == passed
+
+
+def test_a_hosts_own_log_is_private_and_does_not_grow_without_end(house: House) -> None:
+    house.wants()
+    log = house.places.host_log(ME)
+    log.write_bytes(b"x" * (spawn.LOG_BYTES + 1))
+    process = spawn.spawn(house.places, ME)
+    until(lambda: house.places.socket(ME).exists())
+    process.kill()
+
+    assert log.stat().st_size < 10_000
+    log.unlink()
+    spawn.spawn(house.places, ME)
+    assert 0o600 == log.stat().st_mode & 0o777
+
+
+def test_nobody_is_left_a_zombie(house: House) -> None:
+    house.wants()
+    process = spawn.spawn(house.places, ME)
+    until(lambda: house.pid() == process.pid)
+    os.kill(process.pid, signal.SIGKILL)
+
+    until(lambda: not Path(f"/proc/{process.pid}").exists())
+
+
+def test_the_last_words_of_a_host_are_its_last_line(house: House) -> None:
+    house.wants()
+    house.places.host_log(ME).write_text("Traceback:\n  ...\nValueError: no\n\n")
+
+    assert "ValueError: no" == spawn.last_words(house.places.host_log(ME))
+    assert "" == spawn.last_words(house.places.host_log("nobodyyy"))

@@ -1,0 +1,333 @@
+"""What becomes of a prompt: which goes at once, which waits, and the receipt of each."""
+
+import asyncio
+import time
+
+import pytest
+
+from kasmon.errors import RefusedError, SessionBusyError, TimedOutError, UsageError
+from kasmon.host import prompts, structured
+from kasmon.host.client import HostLink
+from kasmon.model.command import Interrupt, Prompt, Wish
+from kasmon.model.event import ReceiptMoved, SessionEnded, SessionStarted, TurnEnded, TurnStarted
+from kasmon.model.state import SessionState
+from tests.host.house import House, prompt
+from tests.host.puppet import Puppet
+from tests.waiting import auntil
+
+
+def turn_ended(reason: str = "done", error: str = "") -> TurnEnded:
+    return TurnEnded(at=time.time(), reason=reason, error=error)  # type: ignore[arg-type]
+
+
+def steps(house: House, n: int = 1) -> list[str]:
+    """The steps of the n-th receipt."""
+    return [str(m.receipt.state) for m in house.only(ReceiptMoved) if m.receipt.id.endswith(f"-r{n}")]
+
+
+async def ready(house: House) -> HostLink:
+    await auntil(lambda: house.only(SessionStarted))
+    return await house.linked()
+
+
+async def until_state(house: House, state: SessionState) -> None:
+    await auntil(lambda: house.session().state is state, what=f"the state {state}")
+
+
+async def test_an_idle_agent_gets_a_prompt_at_once(house: House, puppet: Puppet) -> None:
+    async with house.hosting(puppet):
+        assert "submitted" == await prompt(await ready(house), "tidy up", when="idle")
+        await until_state(house, SessionState.WORKING)
+        puppet.say(turn_ended())
+        await until_state(house, SessionState.IDLE)
+        await auntil(lambda: "finished" in steps(house))
+
+    assert ["typed", "submitted", "started", "finished"] == steps(house)
+    assert [Prompt(text="tidy up", when="now")] == [wish for wish in puppet.told if isinstance(wish, Prompt)]
+
+
+async def test_prompts_for_an_idle_agent_wait_for_the_end_of_each_turn_in_order(house: House, puppet: Puppet) -> None:
+    async with house.hosting(puppet):
+        link = await ready(house)
+        states = [await prompt(link, text, when="idle") for text in ("one", "two", "three")]
+        assert ["submitted", "queued", "queued"] == states
+        for count in (1, 2, 3):
+            await auntil(lambda count=count: len(puppet.prompts) == count)  # type: ignore[misc]
+            await until_state(house, SessionState.WORKING)
+            assert 3 - count == house.session().queue
+            puppet.say(turn_ended())
+        await auntil(lambda: [("one", "finished"), ("two", "finished"), ("three", "finished")] == house.receipts())
+
+    assert ["one", "two", "three"] == puppet.prompts
+    assert ["queued", "typed", "submitted", "started", "finished"] == steps(house, 2)
+
+
+async def test_a_prompt_for_now_goes_into_the_running_turn(house: House, puppet: Puppet) -> None:
+    async with house.hosting(puppet):
+        link = await ready(house)
+        await prompt(link, "one")
+        await until_state(house, SessionState.WORKING)
+        assert "submitted" == await prompt(link, "and also", when="now")
+
+        assert ["one", "and also"] == puppet.prompts
+
+
+async def test_what_an_agent_took_into_a_turn_of_another_is_finished_in_the_end(house: House, puppet: Puppet) -> None:
+    async def steered(wish: Wish) -> None:
+        if wish != Prompt(text="and also"):
+            puppet.obey(wish)
+
+    puppet.on_wish = steered
+    async with house.hosting(puppet):
+        link = await ready(house)
+        for text in ("one", "and also"):
+            await prompt(link, text)
+            await until_state(house, SessionState.WORKING)
+        puppet.say(turn_ended())
+        await until_state(house, SessionState.IDLE)
+        await prompt(link, "two")
+        puppet.say(turn_ended())
+        await auntil(lambda: {state for _, state in house.receipts()} == {"finished"})
+
+
+async def test_an_interrupting_prompt_ends_the_turn_first(house: House, puppet: Puppet) -> None:
+    async with house.hosting(puppet):
+        link = await ready(house)
+        await prompt(link, "one")
+        await until_state(house, SessionState.WORKING)
+        assert "submitted" == await prompt(link, "no, this", when="interrupt")
+        await auntil(lambda: len(house.only(TurnStarted)) == 2)
+
+    assert [Prompt, Interrupt, Prompt] == [type(wish) for wish in puppet.told[:3]]
+    assert ("one", "finished") == house.receipts()[0]
+    assert "interrupted" == house.only(TurnEnded)[0].reason
+
+
+async def test_an_interrupting_prompt_goes_before_those_that_wait(house: House, puppet: Puppet) -> None:
+    async with house.hosting(puppet):
+        link = await ready(house)
+        await prompt(link, "one")
+        await until_state(house, SessionState.WORKING)
+        await prompt(link, "later", when="idle")
+        await prompt(link, "no, this", when="interrupt")
+        await auntil(lambda: len(house.only(TurnStarted)) == 2)
+        puppet.say(turn_ended())
+        await auntil(lambda: len(puppet.prompts) == 3)
+
+    assert ["one", "no, this", "later"] == puppet.prompts
+
+
+async def test_an_interrupting_prompt_to_an_idle_agent_interrupts_nothing(house: House, puppet: Puppet) -> None:
+    async with house.hosting(puppet):
+        await prompt(await ready(house), "one", when="interrupt")
+
+        assert not any(isinstance(wish, Interrupt) for wish in puppet.told)
+
+
+async def test_a_turn_that_does_not_end_gets_no_second_prompt(
+    house: House, puppet: Puppet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def stubborn(wish: Wish) -> None:
+        if not isinstance(wish, Interrupt):
+            puppet.obey(wish)
+
+    monkeypatch.setattr(prompts, "BEGIN_S", 0.05)
+    puppet.on_wish = stubborn
+    async with house.hosting(puppet):
+        link = await ready(house)
+        await prompt(link, "one")
+        await until_state(house, SessionState.WORKING)
+        with pytest.raises(TimedOutError):
+            await prompt(link, "no, this", when="interrupt")
+
+        assert ["one"] == puppet.prompts
+
+
+async def test_a_prompt_that_would_disturb_can_be_refused_instead(house: House, puppet: Puppet) -> None:
+    async with house.hosting(puppet):
+        link = await ready(house)
+        assert "submitted" == await prompt(link, "one", when="refuse")
+        with pytest.raises(SessionBusyError) as refusal:
+            await prompt(link, "two", when="refuse")
+
+        assert "working" == refusal.value.state
+        assert ["one"] == puppet.prompts
+        assert [] == steps(house, 2)
+
+
+async def test_of_two_refusable_prompts_at_once_one_goes(house: House, puppet: Puppet) -> None:
+    async with house.hosting(puppet):
+        links = [await ready(house), await house.linked()]
+        answers = await asyncio.gather(*(prompt(link, "go", when="refuse") for link in links), return_exceptions=True)
+
+    assert ["go"] == puppet.prompts
+    assert {"submitted", SessionBusyError} == {a if isinstance(a, str) else type(a) for a in answers}
+
+
+@pytest.mark.parametrize("text", ["", " \n\t "])
+async def test_an_empty_prompt_is_no_prompt(house: House, puppet: Puppet, text: str) -> None:
+    async with house.hosting(puppet):
+        with pytest.raises(UsageError):
+            await prompt(await ready(house), text)
+
+
+async def test_a_prompt_that_the_agent_refuses_is_refused(house: House, puppet: Puppet) -> None:
+    async def refuses(wish: Wish) -> None:
+        if isinstance(wish, Prompt):
+            raise RefusedError("the agent has no credit left.")
+        puppet.obey(wish)
+
+    puppet.on_wish = refuses
+    async with house.hosting(puppet):
+        with pytest.raises(RefusedError, match="no credit left"):
+            await prompt(await ready(house), "one")
+        await auntil(lambda: steps(house)[-1:] == ["refused"])
+
+    assert "the agent has no credit left." == house.session().receipts[0].reason
+
+
+async def test_a_queued_prompt_that_the_agent_refuses_does_not_hold_up_the_next(house: House, puppet: Puppet) -> None:
+    async def picky(wish: Wish) -> None:
+        if wish == Prompt(text="bad"):
+            raise RefusedError("not that.")
+        puppet.obey(wish)
+
+    puppet.on_wish = picky
+    async with house.hosting(puppet):
+        link = await ready(house)
+        for text in ("one", "bad", "three"):
+            await prompt(link, text, when="idle")
+        puppet.say(turn_ended())
+        await auntil(lambda: "three" in puppet.prompts)
+        await auntil(lambda: ("bad", "refused") in house.receipts())
+
+
+async def test_a_prompt_without_an_echo_is_neither_repeated_nor_said_to_be_there(
+    house: House, puppet: Puppet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def hangs(wish: Wish) -> None:
+        if wish == Prompt(text="one"):
+            await asyncio.Event().wait()
+        puppet.obey(wish)
+
+    monkeypatch.setattr(structured, "WISH_S", 0.05)
+    monkeypatch.setattr(prompts, "BEGIN_S", 0.05)
+    puppet.on_wish = hangs
+    async with house.hosting(puppet):
+        link = await ready(house)
+        with pytest.raises(TimedOutError):
+            await prompt(link, "one")
+        await prompt(link, "two", when="idle")
+        await auntil(lambda: "two" in puppet.prompts)
+
+        assert ["one", "two"] == puppet.prompts
+        assert {"typed"} == set(steps(house, 1))
+
+
+async def test_the_next_prompt_waits_until_the_turn_of_the_one_before_has_begun(house: House, puppet: Puppet) -> None:
+    """Between taking a prompt and beginning its turn, an agent still looks idle."""
+
+    async def slow(wish: Wish) -> None:
+        if not isinstance(wish, Prompt):
+            puppet.obey(wish)
+
+    puppet.on_wish = slow
+    async with house.hosting(puppet):
+        link = await ready(house)
+        assert "submitted" == await prompt(link, "one")
+        assert "queued" == await prompt(link, "two", when="idle")
+        puppet.say(TurnStarted(at=time.time(), prompt="one"))
+        await until_state(house, SessionState.WORKING)
+        assert ["one"] == puppet.prompts
+        puppet.say(turn_ended())
+        await auntil(lambda: puppet.prompts == ["one", "two"])
+
+
+async def test_a_prompt_that_begins_no_turn_does_not_hold_up_the_queue(
+    house: House, puppet: Puppet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A slash command, say."""
+
+    async def takes(wish: Wish) -> None:
+        if not isinstance(wish, Prompt):
+            puppet.obey(wish)
+
+    monkeypatch.setattr(prompts, "BEGIN_S", 0.05)
+    puppet.on_wish = takes
+    async with house.hosting(puppet):
+        link = await ready(house)
+        await prompt(link, "/compact")
+        await prompt(link, "two", when="idle")
+        await auntil(lambda: puppet.prompts == ["/compact", "two"])
+
+
+async def test_a_turn_of_the_agents_own_starts_no_prompt_of_ours(house: House, puppet: Puppet) -> None:
+    async def takes(wish: Wish) -> None:
+        if not isinstance(wish, Prompt):
+            puppet.obey(wish)
+
+    puppet.on_wish = takes
+    async with house.hosting(puppet):
+        await prompt(await ready(house), "one")
+        puppet.say(TurnStarted(at=time.time(), by="agent"))
+        await until_state(house, SessionState.WORKING)
+
+        assert ["typed", "submitted"] == steps(house)
+
+
+async def test_a_failed_turn_says_so_on_its_receipt(house: House, puppet: Puppet) -> None:
+    async with house.hosting(puppet):
+        await prompt(await ready(house), "one")
+        puppet.say(turn_ended("error", "overloaded"))
+        await auntil(lambda: "finished" in steps(house))
+
+    assert "overloaded" == house.session().receipts[0].reason
+
+
+async def test_the_end_loses_what_waits(house: House, puppet: Puppet) -> None:
+    async with house.hosting(puppet):
+        link = await ready(house)
+        for text in ("one", "two"):
+            await prompt(link, text, when="idle")
+        puppet.say(SessionEnded(at=time.time(), exit_code=1))
+        await auntil(lambda: house.only(SessionEnded))
+
+    assert [("one", "lost"), ("two", "lost")] == house.receipts()
+
+
+async def test_a_full_queue_takes_no_more(house: House, puppet: Puppet, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(prompts, "QUEUE", 2)
+    async with house.hosting(puppet):
+        link = await ready(house)
+        for text in ("one", "two", "three"):
+            await prompt(link, text, when="idle")
+        with pytest.raises(RefusedError, match="wait already"):
+            await prompt(link, "four", when="idle")
+
+
+async def test_a_long_queue_keeps_its_order_and_its_prompts(house: House, puppet: Puppet) -> None:
+    """More than the session keeps receipts of."""
+    texts = [f"prompt {n}\nwith a second line" for n in range(30)]
+
+    async def quick(wish: Wish) -> None:
+        puppet.obey(wish)
+        if isinstance(wish, Prompt) and wish.text != "first":
+            puppet.say(turn_ended())
+
+    puppet.on_wish = quick
+    async with house.hosting(puppet):
+        link = await ready(house)
+        await prompt(link, "first")
+        for text in texts:
+            await prompt(link, text, when="idle")
+        puppet.say(turn_ended())
+        await auntil(lambda: len(puppet.prompts) == 31)
+
+    assert ["first", *texts] == puppet.prompts
+
+
+async def test_a_receipt_shows_the_first_line_of_its_prompt_cleaned(house: House, puppet: Puppet) -> None:
+    async with house.hosting(puppet):
+        await prompt(await ready(house), "\n\x1b]52;c;aGk=\x07tidy\tup\nand more")
+
+    assert "tidy up" == house.session().receipts[0].text

@@ -1,0 +1,341 @@
+"""What is typed into a terminal: whole, in order, once, and nothing where it would do harm."""
+
+import asyncio
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from kasmon.clean import clean_block
+from kasmon.errors import PasteRefusedError, SessionBusyError, UsageError
+from kasmon.host.wire import Do, Keys, Paste
+from kasmon.model.command import Prompt, ReceiptState
+from kasmon.model.event import ReceiptMoved, SignalSeen
+from kasmon.model.permission import SessionId
+from kasmon.model.state import SessionState
+from tests.host.inn import Inn, prompted, python, sh
+from tests.waiting import auntil
+
+ME = "abcdefgh"
+R = ReceiptState
+BRACKETED = r"\x1b[?2004hready"
+
+SPEAKER = """
+import os, sys, tty
+tty.setraw(0)
+file = open(sys.argv[1], "ab", buffering=0)
+def say(state): os.write(1, b"\\x1b]7501;state=%s\\x07" % state)
+say(b"idle")
+while data := os.read(0, 65536):
+    file.write(data)
+    for word in (b"working", b"blocked:kind=permission", b"idle"):
+        if data.startswith(word[:4]): say(word)
+    if data == b"\\x1b": say(b"idle")
+"""
+"""A program that reports the state whose name is typed into it, and `idle` at Escape."""
+
+
+@pytest.fixture
+def inn(monkeypatch: pytest.MonkeyPatch) -> Iterator[Inn]:
+    root = Path(tempfile.mkdtemp(prefix="kmi", dir="/tmp"))
+    built = Inn(root)
+    for name in [name for name in os.environ if name.startswith(("XDG_", "KASMO"))]:
+        monkeypatch.delenv(name)
+    for name, value in built.environment.items():
+        monkeypatch.setenv(name, value)
+    yield built
+    built.close()
+    shutil.rmtree(root)
+
+
+def speaker(inn: Inn) -> tuple[str, ...]:
+    return (*python(SPEAKER), str(inn.root / "typed"))
+
+
+def states(inn: Inn, receipt: str) -> list[str]:
+    return [str(moved.receipt.state) for moved in inn.only(ReceiptMoved, SessionId(ME)) if moved.receipt.id == receipt]
+
+
+# What arrives
+
+TEXTS = {
+    "a trailing semicolon": "echo one;",
+    "semicolons": "a; b ;; c;",
+    "a leading dash": "-t foo",
+    "a key's name": "Enter",
+    "quotes": "it's \"so\" `x` $HOME \\ \\n",
+    "a format": "#{pane_id} #(touch pwned) #S",
+    "many lines": "one\n\ttwo\n\nthree",
+    "escapes": "a\x1b[201~b\x1b]52;c;x\x07c",
+    "controls": "a\x00b\x03c\x7fd",
+    "unicode": "naïve ☃ 漢字 👩‍👩‍👧",
+    "returns": "one\r\ntwo\rthree",
+    "sixteen kilobytes and more": "word " * 8000,
+}
+
+
+@pytest.mark.parametrize("text", TEXTS.values(), ids=TEXTS.keys())
+async def test_a_prompt_arrives_as_it_was_cleaned_in_one_paste_and_is_submitted(inn: Inn, text: str) -> None:
+    async with inn.serving() as link:
+        await inn.run(link, ME, *inn.recorder("typed", BRACKETED))
+        receipt = await prompted(link, ME, text)
+        expected = b"\x1b[200~" + clean_block(text).encode() + b"\x1b[201~\r"
+
+        await auntil(lambda: len(inn.recorded("typed")) >= len(expected))
+        assert expected == inn.recorded("typed")
+        assert R.SUBMITTED is receipt.state
+        assert ["typed", "submitted"] == states(inn, receipt.id)
+    assert not list(inn.root.rglob("pwned"))
+
+
+async def test_a_megabyte_arrives_whole(inn: Inn) -> None:
+    text = "".join(f"{number:07}\n" for number in range(131072))
+    async with inn.serving() as link:
+        await inn.run(link, ME, *inn.recorder("typed", BRACKETED))
+        await prompted(link, ME, text)
+
+        await auntil(lambda: inn.recorded("typed").endswith(b"\r"), 20)
+        assert b"\x1b[200~" + text.encode() + b"\x1b[201~\r" == inn.recorded("typed")
+
+
+async def test_a_program_without_bracketed_paste_gets_the_text_bare(inn: Inn) -> None:
+    async with inn.serving() as link:
+        await inn.run(link, ME, *inn.recorder("typed"))
+        await prompted(link, ME, "one\ntwo")
+
+        await auntil(lambda: b"one\ntwo\r" == inn.recorded("typed"))
+
+
+async def test_enter_comes_as_a_key_of_its_own(inn: Inn) -> None:
+    """Some agents take an Enter that comes with the text for a part of it."""
+    script = """
+import os, sys, time, tty
+tty.setraw(0); os.write(1, b"ready")
+while data := os.read(0, 65536): open(sys.argv[1], "a").write(f"{time.monotonic()} {data!r}\\n")
+"""
+    async with inn.serving() as link:
+        await inn.run(link, ME, *python(script), str(inn.root / "typed"))
+        await prompted(link, ME, "hello")
+        await auntil(lambda: 2 == inn.recorded("typed").count(b"\n"))
+        (text_at, text), (enter_at, enter) = (line.split(" ") for line in inn.recorded("typed").decode().splitlines())
+
+        assert ("b'hello'", "b'\\r'") == (text, enter)
+        assert float(enter_at) - float(text_at) > 0.12
+
+
+async def test_prompts_at_once_do_not_mix(inn: Inn) -> None:
+    async with inn.serving() as link:
+        await inn.run(link, ME, *inn.recorder("typed", BRACKETED))
+        await asyncio.gather(*(prompted(link, ME, letter * 3) for letter in "abcd"))
+        await auntil(lambda: 4 == inn.recorded("typed").count(b"\r"))
+        pieces = inn.recorded("typed").split(b"\r")
+
+        assert sorted(b"\x1b[200~" + letter * 3 + b"\x1b[201~" for letter in (b"a", b"b", b"c", b"d")) == sorted(pieces[:-1])
+
+
+async def test_a_first_prompt_waits_until_the_program_reads(inn: Inn) -> None:
+    """What is typed before a program takes its terminal over may be thrown away by it."""
+    script = "import sys, time, tty, termios\ntime.sleep(0.7)\ntty.setraw(0, termios.TCSAFLUSH)\n"
+    async with inn.serving() as link:
+        await inn.run(link, ME, *python(script + RECORD), str(inn.root / "typed"), prompt="hello")
+
+        await auntil(lambda: b"hello\r" == inn.recorded("typed"))
+        assert ["queued", "typed", "submitted"] == states(inn, f"{ME}-r1")
+
+
+RECORD = """
+import os
+os.write(1, b"ready")
+while data := os.read(0, 65536): open(sys.argv[1], "ab").write(data)
+"""
+
+
+async def test_an_empty_prompt_is_no_prompt(inn: Inn) -> None:
+    async with inn.serving() as link:
+        await inn.run(link, ME, "cat")
+        with pytest.raises(UsageError):
+            await prompted(link, ME, " \n")
+
+
+# When it goes
+
+
+async def test_where_nobody_can_tell_that_it_is_idle_a_prompt_for_then_waits_and_says_why(inn: Inn) -> None:
+    async with inn.serving() as link:
+        await inn.run(link, ME, *inn.recorder("typed"))
+        await inn.until_state(ME, SessionState.UNSURE)
+        await auntil(lambda: inn.recorded("typed") == b"" and inn.facts(ME) is not None)
+        first = await prompted(link, ME, "now")
+        later = await prompted(link, ME, "later", when="idle")
+
+        assert (R.SUBMITTED, R.QUEUED) == (first.state, later.state)
+        assert "nobody can tell" in later.reason
+        assert "nobody can tell" in inn.session(SessionId(ME)).receipts[-1].reason
+
+
+async def test_a_prompt_for_an_idle_agent_goes_when_its_program_says_so(inn: Inn) -> None:
+    async with inn.serving() as link:
+        await inn.run(link, ME, *speaker(inn))
+        await inn.until_state(ME, SessionState.IDLE)
+        await prompted(link, ME, "working")
+        await inn.until_state(ME, SessionState.WORKING)
+        waits = await prompted(link, ME, "later", when="idle")
+        assert (R.QUEUED, "") == (waits.state, waits.reason)
+        await prompted(link, ME, "idle")
+
+        await auntil(lambda: b"working\ridle\rlater\r" == inn.recorded("typed"))
+        await auntil(lambda: ["queued", "typed", "submitted"] == states(inn, waits.id)[:3])
+
+
+async def test_a_busy_agent_can_be_left_alone(inn: Inn) -> None:
+    async with inn.serving() as link:
+        await inn.run(link, ME, *speaker(inn))
+        await inn.until_state(ME, SessionState.IDLE)
+        await prompted(link, ME, "working")
+        await inn.until_state(ME, SessionState.WORKING)
+        with pytest.raises(SessionBusyError):
+            await prompted(link, ME, "no", when="refuse")
+
+        assert b"working\r" == inn.recorded("typed")
+
+
+async def test_nothing_is_typed_into_an_agent_that_asks(inn: Inn) -> None:
+    """The prompt's Enter would answer what it asks."""
+    async with inn.serving() as link:
+        await inn.run(link, ME, *speaker(inn))
+        await inn.until_state(ME, SessionState.IDLE)
+        await prompted(link, ME, "blocked")
+        await inn.until_state(ME, SessionState.ASKING)
+        with pytest.raises(SessionBusyError, match="is asking"):
+            await prompted(link, ME, "go on")
+
+        assert b"blocked\r" == inn.recorded("typed")
+        assert R.REFUSED is inn.session(SessionId(ME)).receipts[-1].state
+
+
+async def test_an_interrupting_prompt_follows_the_key_that_ends_the_turn(inn: Inn) -> None:
+    async with inn.serving() as link:
+        await inn.run(link, ME, *speaker(inn), agent="claude")
+        await inn.until_state(ME, SessionState.IDLE)
+        await prompted(link, ME, "working")
+        await inn.until_state(ME, SessionState.WORKING)
+        await prompted(link, ME, "instead", when="interrupt")
+
+        assert b"working\r\x1binstead\r" == inn.recorded("typed")
+
+
+async def test_a_turn_that_a_program_reports_moves_the_receipt_on(inn: Inn) -> None:
+    async with inn.serving() as link:
+        await inn.run(link, ME, *speaker(inn))
+        await inn.until_state(ME, SessionState.IDLE)
+        receipt = await prompted(link, ME, "working")
+        await auntil(lambda: ["typed", "submitted", "started"] == states(inn, receipt.id))
+        await prompted(link, ME, "idle")
+
+        await auntil(lambda: "finished" == states(inn, receipt.id)[-1])
+
+
+# Where it would do harm
+
+
+async def test_nothing_is_pasted_while_somebody_reads_the_history(inn: Inn) -> None:
+    async with inn.serving() as link:
+        await inn.run(link, ME, *inn.recorder("typed"))
+        await inn.ready(ME)
+        inn.server.run("copy-mode", "-t", f"={ME}:")
+        with pytest.raises(PasteRefusedError):
+            await prompted(link, ME, "q")
+
+        assert b"" == inn.recorded("typed")
+        assert R.REFUSED is inn.session(SessionId(ME)).receipts[-1].state
+
+
+async def test_a_prompt_for_an_agent_that_dies_meanwhile_is_refused_and_the_server_lives(inn: Inn) -> None:
+    """A paste into a dead pane kills tmux 3.3a."""
+    async with inn.serving() as link:
+        session = await inn.run(link, ME, *sh("read x; exec sleep 100"))
+        await inn.run(link, "other234", "cat")
+        await inn.ready(ME)
+        await prompted(link, ME, "x")
+        pid = inn.session(session).pid
+        assert pid
+        os.kill(pid, 9)
+        results = await asyncio.gather(
+            *(link.ask(Do(n=0, session=session, wish=Prompt(text="y"))) for _ in range(3)), return_exceptions=True
+        )
+
+        assert all(isinstance(result, Exception) for result in results)
+        assert (await inn.pane(link, "other234")).width
+
+
+# Beside a person
+
+
+async def test_keys_and_pastes_of_a_person_come_in_their_order(inn: Inn) -> None:
+    async with inn.serving() as link:
+        session = await inn.run(link, ME, *inn.recorder("typed", BRACKETED))
+        await auntil(lambda: (inn.root / "typed").exists())
+        await inn.ready(ME)
+        for frame in (
+            Keys(session=session, data=b"a\x1bb"),
+            Paste(session=session, text="one\ntwo"),
+            Keys(session=session, data=b"c"),
+            Paste(session=session, text="x\x1b[201~y"),
+            Keys(session=session, data=b"\x00\xff\r"),
+        ):
+            link.tell(frame)
+
+        expected = b"a\x1bb\x1b[200~one\ntwo\x1b[201~c\x1b[200~xy\x1b[201~\x00\xff\r"
+        await auntil(lambda: len(expected) <= len(inn.recorded("typed")))
+        assert expected == inn.recorded("typed")
+
+
+async def test_a_prompt_and_a_person_do_not_mix(inn: Inn) -> None:
+    """What is typed between a prompt's text and its Enter comes behind it; a prompt waits for who types."""
+    async with inn.serving() as link:
+        session = await inn.run(link, ME, *inn.recorder("typed", BRACKETED))
+        await auntil(lambda: (inn.root / "typed").exists())
+        await inn.ready(ME)
+        sending = asyncio.create_task(prompted(link, ME, "prompt"))
+        letters = iter("abcdefghijklmnopqrstuvwxyz" * 4)
+        while not sending.done():
+            if b"prompt" in inn.recorded("typed") or len(inn.recorded("typed")) < 8:
+                link.tell(Keys(session=session, data=next(letters).encode()))
+            await asyncio.sleep(0.02)
+        typed = len(inn.recorded("typed"))
+        link.tell(Keys(session=session, data=b"!"))
+        await auntil(lambda: inn.recorded("typed").endswith(b"!"))
+
+        assert b"\x1b[200~prompt\x1b[201~\r" in inn.recorded("typed")
+        assert typed
+
+
+async def test_somebody_who_types_on_is_not_interrupted(inn: Inn, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("kasmon.backends.tmux.typist.PATIENCE_S", 0.5)
+    async with inn.serving() as link:
+        session = await inn.run(link, ME, *inn.recorder("typed"))
+        await inn.ready(ME)
+        await auntil(lambda: (inn.root / "typed").exists())
+        sending = asyncio.create_task(prompted(link, ME, "prompt"))
+        while not sending.done():
+            link.tell(Keys(session=session, data=b"k"))
+            await asyncio.sleep(0.02)
+
+        with pytest.raises(SessionBusyError, match="being typed into"):
+            await sending
+        assert b"prompt" not in inn.recorded("typed")
+
+
+async def test_what_a_person_types_does_not_make_the_agent_work(inn: Inn) -> None:
+    async with inn.serving() as link:
+        session = await inn.run(link, ME, "cat")
+        await inn.ready(ME)
+        for _ in range(5):
+            link.tell(Keys(session=session, data=b"k"))
+            await asyncio.sleep(0.05)
+        await auntil(lambda: "kkkkk" in inn.session(session).last_line)
+
+        assert ["quiet"] == [signal.value for signal in inn.only(SignalSeen, session) if signal.source == "output"]

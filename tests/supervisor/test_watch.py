@@ -1,0 +1,495 @@
+"""The fleet, looked at once and followed: logs, locks and processes are real."""
+
+import asyncio
+import os
+import shutil
+import subprocess
+import sys
+import threading
+from collections.abc import AsyncGenerator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import aclosing
+from typing import cast
+
+import pytest
+
+from kasmon.errors import UnavailableError
+from kasmon.model.command import Mode
+from kasmon.model.event import MessageSaid, SessionForgotten, SessionRenamed, TurnStarted
+from kasmon.model.fleet import Fleet
+from kasmon.model.permission import SessionId
+from kasmon.model.state import SessionState
+from kasmon.supervisor import hint
+from kasmon.supervisor.derive import START_S
+from kasmon.supervisor.keep import IndexKeeper
+from kasmon.supervisor.watch import FleetWatch, look_once
+from tests.supervisor.house import NOW, House, end, ended, started
+from tests.waiting import auntil, until
+
+ME = SessionId("abcdefgh")
+SLOW = "ended sessions are looked at in turn"
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.at = NOW
+
+    def __call__(self) -> float:
+        return self.at
+
+
+def states(fleet: Fleet) -> dict[str, SessionState]:
+    return {session.id: session.state for session in fleet.sessions}
+
+
+def fleets(watch: FleetWatch) -> aclosing[AsyncGenerator[Fleet, None]]:
+    return aclosing(cast("AsyncGenerator[Fleet, None]", watch.changes()))
+
+
+def test_where_nothing_ever_was_the_fleet_is_empty(house: House) -> None:
+    shutil.rmtree(house.places.state)
+
+    assert () == look_once(house.places).sessions
+    assert () == FleetWatch(house.places).look().sessions
+    assert not house.places.state.exists()
+
+
+def test_a_fleet_shows_every_session_that_is_not_forgotten(house: House) -> None:
+    for session in ("aaaaaaaa", "bbbbbbbb", "cccccccc"):
+        house.has(session, started(), ended())
+    house.says(
+        SessionRenamed(at=NOW, session=SessionId("bbbbbbbb"), name="docs"),
+        SessionForgotten(at=NOW, session=SessionId("aaaaaaaa")),
+    )
+
+    for fleet in (look_once(house.places), FleetWatch(house.places).look()):
+        assert {"bbbbbbbb": "docs", "cccccccc": "cccccccc"} == {s.id: s.name for s in fleet.sessions}
+
+
+def test_a_look_brings_what_was_added_since_the_last(house: House) -> None:
+    house.has(ME, started())
+    house.hosts(ME)
+    watch = FleetWatch(house.places)
+    assert {ME: SessionState.IDLE} == states(watch.look())
+
+    house.tells(ME, TurnStarted(at=NOW), MessageSaid(at=NOW, text="half way"))
+    house.has("bbbbbbbb", started())
+    house.hosts("bbbbbbbb")
+
+    fleet = watch.look()
+    assert {ME: SessionState.WORKING, "bbbbbbbb": SessionState.IDLE} == states(fleet)
+    assert "half way" == fleet.sessions[0].last_line
+    house.says(SessionForgotten(at=NOW, session=ME))
+    assert {"bbbbbbbb": SessionState.IDLE} == states(watch.look())
+
+
+def test_what_did_not_change_is_the_same_object(house: House) -> None:
+    for session in (ME, "bbbbbbbb"):
+        house.has(session, started())
+        house.hosts(session)
+    watch = FleetWatch(house.places)
+    before = watch.look()
+    assert before.sessions is watch.look().sessions
+
+    house.tells(ME, TurnStarted(at=NOW))
+    after = watch.look()
+
+    assert after.get(ME) is not before.get(ME)
+    assert after.sessions[1] is before.sessions[1]
+
+
+@pytest.mark.parametrize("mode", [Mode.SDK, Mode.TMUX])
+def test_a_host_that_dies_is_missed_at_the_next_look(house: House, mode: Mode) -> None:
+    agent = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
+    house.has(ME, started(mode=mode, pid=agent.pid), mode=mode)
+    lock = "tmux" if mode is Mode.TMUX else ME
+    house.hosts_terminals() if mode is Mode.TMUX else house.hosts(ME)
+    watch = FleetWatch(house.places)
+    shown = watch.look().sessions[0]
+    assert shown.host
+    assert (os.getpid(), True) == (shown.host.pid, shown.host.alive)
+    assert shown.state in (SessionState.IDLE, SessionState.STARTING)
+
+    house.host_dies(lock)
+
+    without_host = SessionState.UNSURE if mode is Mode.TMUX else SessionState.LOST
+    assert {ME: without_host} == states(watch.look()) == states(look_once(house.places))
+    end(agent.pid)
+    agent.communicate()
+    assert {ME: SessionState.LOST} == states(watch.look()) == states(look_once(house.places))
+
+
+def test_a_process_of_the_same_id_that_is_another_one_is_not_the_agent(house: House) -> None:
+    here = started(mode=Mode.TMUX)
+    assert here.pid_started is not None
+    house.has(
+        ME, here.__class__(at=NOW, mode=Mode.TMUX, pid=here.pid, pid_started=here.pid_started - 1), mode=Mode.TMUX
+    )
+
+    assert {ME: SessionState.LOST} == states(look_once(house.places))
+
+
+def test_a_session_that_nobody_starts_is_lost_in_the_end(house: House) -> None:
+    house.has(ME)
+    clock = Clock()
+    watch = FleetWatch(house.places, clock=clock)
+    assert {ME: SessionState.STARTING} == states(watch.look())
+
+    clock.at += START_S
+
+    assert {ME: SessionState.LOST} == states(watch.look()) == states(look_once(house.places, clock))
+    house.hosts(ME)
+    assert {ME: SessionState.STARTING} == states(watch.look())
+
+
+def test_a_lost_session_comes_back_with_its_next_start(house: House) -> None:
+    house.has(ME, started(), TurnStarted(at=NOW))
+    watch = FleetWatch(house.places)
+    assert {ME: SessionState.LOST} == states(watch.look())
+
+    house.hosts(ME)
+    house.tells(ME, started(2))
+
+    assert {ME: SessionState.IDLE} == states(watch.look())
+    assert "" == watch.look().sessions[0].end_why
+
+
+def test_an_ended_session_that_somebody_restarts_is_seen(house: House) -> None:
+    for number in range(30):
+        house.has(f"aaaaaa{chr(97 + number // 8)}{chr(97 + number % 8)}", started(), ended())
+    house.has(ME, started(), ended())
+    watch = FleetWatch(house.places)
+    watch.look()
+    house.tells(ME, started(2))
+    house.hosts(ME)
+
+    until(lambda: states(watch.look())[ME] is SessionState.IDLE, what=SLOW)
+    assert SessionState.ENDED is states(watch.look())["aaaaaaaa"]
+
+
+def test_a_half_written_line_is_neither_lost_nor_repeated(house: House) -> None:
+    house.has(ME, started())
+    house.hosts(ME)
+    watch = FleetWatch(house.places)
+    watch.look()
+    with house.places.log(ME).open("ab") as log:
+        log.write(b'{"kind":"turn.started","at":1790000')
+        log.flush()
+        assert {ME: SessionState.IDLE} == states(watch.look())
+        log.write(b"000.0}\n")
+
+    assert {ME: SessionState.WORKING} == states(watch.look())
+    assert 1 == watch.look().sessions[0].turns
+
+
+def test_a_log_that_cannot_be_read_leaves_the_last_known_and_a_reason(house: House) -> None:
+    house.has(ME, started())
+    house.has("bbbbbbbb", started())
+    house.hosts(ME)
+    house.hosts("bbbbbbbb")
+    watch = FleetWatch(house.places)
+    watch.look()
+    log = house.places.log(ME)
+    kept = log.rename(log.with_name("kept"))
+    log.mkdir()
+    house.tells("bbbbbbbb", TurnStarted(at=NOW))
+
+    fleet = watch.look()
+
+    assert {ME: SessionState.IDLE, "bbbbbbbb": SessionState.WORKING} == states(fleet)
+    assert str(log) in fleet.read_only
+    log.rmdir()
+    kept.rename(log)
+    assert "" == watch.look().read_only
+
+
+def test_a_folder_that_cannot_be_read_leaves_the_last_known_and_a_reason(house: House) -> None:
+    house.has(ME, started())
+    house.hosts(ME)
+    watch = FleetWatch(house.places)
+    watch.look()
+    kept = house.places.sessions.rename(house.places.state / "kept")
+    house.places.sessions.write_text("no folder")
+
+    fleet = watch.look()
+
+    assert {ME: SessionState.IDLE} == states(fleet)
+    assert "cannot read" in fleet.read_only
+    with pytest.raises(UnavailableError):
+        look_once(house.places)
+    house.places.sessions.unlink()
+    kept.rename(house.places.sessions)
+
+
+NO_HANDLES = """
+import os, resource
+from kasmon.paths import places
+from kasmon.supervisor.watch import FleetWatch
+watch = FleetWatch(places(), writes=False)
+print(watch.look().sessions[0].state)
+soft = max(int(name) for name in os.listdir("/dev/fd")) + 1
+resource.setrlimit(resource.RLIMIT_NOFILE, (soft, soft))
+handles = []
+try:
+    while True:
+        handles.append(os.open("/dev/null", os.O_RDONLY))
+except OSError:
+    pass
+fleet = watch.look()
+print(fleet.sessions[0].state, fleet.read_only)
+"""
+
+
+def test_without_file_handles_nobody_is_said_to_be_lost(house: House) -> None:
+    house.has(ME, started())
+    house.hosts(ME)
+
+    told = subprocess.run(
+        [sys.executable, "-c", NO_HANDLES], env=variables(house), capture_output=True, text=True, check=True
+    )
+
+    before, after = told.stdout.splitlines()
+    assert "idle" == before
+    assert after.startswith("idle cannot read")
+
+
+def test_a_full_disk_is_said(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    house.has(ME, started(), ended())
+    watch = FleetWatch(house.places)
+    assert "" == watch.look().read_only
+    room = os.statvfs(house.places.state)
+    full = os.statvfs_result((*room[:3], 3, 3, *room[5:]))
+    monkeypatch.setattr(os, "statvfs", lambda path: full)
+
+    assert "No space left on device" == watch.look().read_only == look_once(house.places).read_only
+    assert {ME: SessionState.ENDED} == states(watch.look())
+
+
+def test_events_are_the_facts_behind_a_cursor(house: House) -> None:
+    house.has(ME, started())
+    house.has("bbbbbbbb")
+    watch = FleetWatch(house.places)
+    known = list(watch.events(ME))
+    house.tells(ME, TurnStarted(at=NOW))
+
+    assert ["Opened", "SessionStarted"] == [type(event).__name__ for event, _ in known]
+    assert ["TurnStarted"] == [type(event).__name__ for event, _ in watch.events(ME, known[-1][1])]
+    assert [] == list(watch.events(SessionId("bbbbbbbb")))
+
+
+# The index.
+
+
+def test_a_watch_goes_on_from_the_index_of_another(house: House) -> None:
+    house.has(ME, started(), TurnStarted(at=NOW), ended())
+    first = FleetWatch(house.places)
+    first.look()
+    assert not house.places.index.exists()
+    keeps(first)
+    first.look()
+    first.close()
+    size = house.places.log(ME).stat().st_size
+    house.places.log(ME).write_bytes(b" " * (size - 1) + b"\n")
+
+    for fleet in (look_once(house.places), FleetWatch(house.places).look()):
+        assert (SessionState.ENDED, 1) == (fleet.sessions[0].state, fleet.sessions[0].turns)
+
+
+def keeps(watch: FleetWatch) -> IndexKeeper:
+    """A watch that writes the index at each look."""
+    keeper = watch._keeper = IndexKeeper(watch.places, every_s=0)
+    return keeper
+
+
+def test_of_two_watches_one_writes_the_index_and_both_see_all(house: House) -> None:
+    house.has(ME, started(), ended())
+    first, second = FleetWatch(house.places), FleetWatch(house.places)
+    keeps(first), keeps(second)
+    assert states(first.look()) == states(second.look())
+    with_one = house.places.index.stat().st_mtime_ns
+    house.has("bbbbbbbb", started(), ended())
+    second.look()
+    assert with_one == house.places.index.stat().st_mtime_ns
+    assert states(first.look()) == states(second.look())
+    assert with_one < house.places.index.stat().st_mtime_ns
+
+    first.close()
+    first.close()
+    house.has("cccccccc", started(), ended())
+    second.look()
+    second.close()
+
+    assert {ME, "bbbbbbbb", "cccccccc"} == states(FleetWatch(house.places).look()).keys()
+    assert states(look_once(house.places)) == states(FleetWatch(house.places).look())
+
+
+def test_two_watches_and_a_busy_fleet_agree_in_the_end(house: House) -> None:
+    """Two dashboards look while sessions come, work and end."""
+    watches = [FleetWatch(house.places), FleetWatch(house.places)]
+    for watch in watches:
+        keeps(watch)
+    stop = threading.Event()
+
+    def look(watch: FleetWatch) -> None:
+        while not stop.is_set():
+            watch.look()
+
+    threads = ThreadPoolExecutor(len(watches))
+    looking = [threads.submit(look, watch) for watch in watches]
+    for number in range(40):
+        session = house.has(f"aaaaaa{chr(97 + number // 8)}{chr(97 + number % 8)}", started())
+        house.tells(session, TurnStarted(at=NOW), *([ended()] if number % 2 else []))
+        if number % 5 == 0:
+            house.says(SessionForgotten(at=NOW, session=session))
+    stop.set()
+    for task in looking:
+        task.result()
+    threads.shutdown()
+
+    truth = states(look_once(house.places))
+    assert 32 == len(truth)
+    for watch in watches:
+        assert truth == states(watch.look())
+        watch.close()
+
+
+def test_a_watch_that_does_not_write_leaves_no_file(house: House) -> None:
+    house.has(ME, started(), ended())
+    before = sorted(path.name for path in house.places.state.iterdir())
+    watch = FleetWatch(house.places, writes=False)
+    watch.look()
+    watch.close()
+
+    assert before == sorted(path.name for path in house.places.state.iterdir())
+
+
+# Changes.
+
+
+@pytest.fixture
+def hosted(house: House) -> House:
+    """One session that runs."""
+    house.has(ME, started())
+    house.hosts(ME)
+    return house
+
+
+async def test_changes_tell_the_fleet_now_and_after_each_change(hosted: House) -> None:
+    async with asyncio.timeout(20), fleets(FleetWatch(hosted.places)) as changes:
+        assert {ME: SessionState.IDLE} == states(await anext(changes))
+        await asyncio.to_thread(hosted.tells, ME, TurnStarted(at=NOW))
+        assert {ME: SessionState.WORKING} == states(await anext(changes))
+        await asyncio.to_thread(hosted.host_dies, ME)
+        assert {ME: SessionState.LOST} == states(await anext(changes))
+        await asyncio.to_thread(hosted.has, "bbbbbbbb")
+        assert {ME, "bbbbbbbb"} == states(await anext(changes)).keys()
+
+
+async def test_changes_come_without_any_hint_too(hosted: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    """inotify may be missing, or drop what it should tell."""
+
+    def none(*paths: object, **how: object) -> None:
+        raise OSError("no watches left")
+
+    monkeypatch.setattr("watchfiles.watch", none)
+    async with asyncio.timeout(20), fleets(FleetWatch(hosted.places)) as changes:
+        await anext(changes)
+        await asyncio.to_thread(hosted.tells, ME, TurnStarted(at=NOW))
+        assert {ME: SessionState.WORKING} == states(await anext(changes))
+
+
+async def test_a_reader_that_is_slow_gets_the_newest_fleet(hosted: House) -> None:
+    watch = FleetWatch(hosted.places)
+
+    def tell() -> None:
+        for number in range(50):
+            hosted.tells(ME, MessageSaid(at=NOW, text=f"{number} done"))
+        until(lambda: "49 done" == watch.glance([]).sessions[0].last_line, what="the last line")
+
+    async with asyncio.timeout(20), fleets(watch) as changes:
+        await anext(changes)
+        await asyncio.to_thread(tell)
+        seen = [await anext(changes)]
+        while "49 done" != seen[-1].sessions[0].last_line:
+            seen.append(await anext(changes))
+
+    assert len(seen) <= 2
+
+
+async def test_who_stops_listening_leaves_no_thread(hosted: House) -> None:
+    async with asyncio.timeout(20), fleets(FleetWatch(hosted.places)) as changes:
+        await anext(changes)
+        waiting = asyncio.ensure_future(anext(changes))
+        await asyncio.sleep(0)
+        waiting.cancel()
+        await asyncio.gather(waiting, return_exceptions=True)
+
+    await auntil(lambda: "follows the fleet" not in [thread.name for thread in threading.enumerate()])
+
+
+async def test_what_goes_wrong_in_the_thread_is_told(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    watch = FleetWatch(house.places)
+    monkeypatch.setattr(watch, "look", lambda: 1 / 0)
+
+    async with asyncio.timeout(20), fleets(watch) as changes:
+        with pytest.raises(ZeroDivisionError):
+            await anext(changes)
+
+
+@pytest.mark.parametrize(
+    ("path", "session"),
+    [
+        ("abcdefgh/events.jsonl", ME),
+        ("abcdefgh/host.lock", ME),
+        ("abcdefgh/host.log", None),
+        ("abcdefgh", None),
+        ("abcdefgh/blobs/events.jsonl", None),
+    ],
+)
+def test_a_changed_log_or_lock_is_a_hint_about_its_session(path: str, session: SessionId | None) -> None:
+    assert session == hint._session("/state/sessions", f"/state/sessions/{path}")
+    assert None is hint._session("/state/sessions", f"/state/{path}")
+
+
+# On the way of `kasmon ls`.
+
+LOOK = """
+import sys
+from kasmon.paths import places
+from kasmon.supervisor.find import find
+from kasmon.supervisor.look import look_once
+print(find(look_once(places()), "abcdefgh").id)
+print(*sys.modules)
+"""
+SLOW_TO_IMPORT = {
+    "asyncio",
+    "psutil",
+    "watchfiles",
+    "anyio",
+    "textual",
+    "rich",
+    "libtmux",
+    "pyte",
+    "cyclopts",
+    "tomlkit",
+}
+
+
+def variables(house: House) -> dict[str, str]:
+    return {"PATH": os.environ["PATH"], "HOME": str(house.folder), **house.places.environment_variables()}
+
+
+def test_a_look_imports_nothing_that_takes_long(house: House) -> None:
+    house.has(ME, started(), ended())
+    watch = FleetWatch(house.places)
+    keeps(watch)
+    watch.look()
+    watch.close()
+
+    told = subprocess.run(
+        [sys.executable, "-c", LOOK], env=variables(house), capture_output=True, text=True, check=True
+    )
+
+    found, modules = told.stdout.splitlines()
+    assert found == ME
+    assert set() == SLOW_TO_IMPORT & set(modules.split())

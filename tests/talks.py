@@ -1,0 +1,96 @@
+"""Transcripts and terminal screens for tests and pictures."""
+
+from kasmon.model.event import (
+    Event,
+    MessageSaid,
+    PlanItem,
+    PlanUpdated,
+    RequestOpened,
+    SessionStarted,
+    ThoughtSaid,
+    ToolFinished,
+    ToolStarted,
+    TurnEnded,
+    TurnStarted,
+    UsageReported,
+)
+from tests.fleets import DIFF, NOW, command, question
+
+
+def talk() -> tuple[Event, ...]:
+    """A session that works its way to a permission."""
+    at = NOW - 600
+    asked = command("fix-auth", "rm -rf build && make release")
+    return (
+        SessionStarted(at=at, generation=1, backend="scripted", model="claude-sonnet"),
+        TurnStarted(at=at + 1, prompt="The login test fails since Tuesday. Find out why, and mend it."),
+        ThoughtSaid(at=at + 3, text="The token's clock may be compared in local time."),
+        ToolStarted(at=at + 4, call="1", tool="Grep", title="expires_at in kasmon/", input="{}"),
+        ToolFinished(at=at + 5, call="1", output="kasmon/auth.py:41:    expires_at = datetime.now()\nkasmon/auth.py:88: ..."),
+        MessageSaid(
+            at=at + 9,
+            text="Found it: `expires_at` is **local time** and is compared with UTC.\n\n"
+            "1. Store the expiry in UTC\n2. Compare with `time.time()`\n3. Add a test that runs in another zone",
+        ),
+        PlanUpdated(
+            at=at + 10,
+            items=(
+                PlanItem(text="Store the expiry in UTC", state="done"),
+                PlanItem(text="Add a test in another zone", state="doing"),
+                PlanItem(text="Make a release", state="open"),
+            ),
+        ),
+        ToolStarted(at=at + 12, call="2", tool="Edit", title="kasmon/tui/row.py", input="{}"),
+        ToolFinished(at=at + 13, call="2", diff=DIFF),
+        UsageReported(at=at + 14, input=43_000, output=5_200, context=24_100, limit=200_000, cost_usd=0.31),
+        MessageSaid(at=at + 20, text="The test passes in Berlin and in Tokyo. I would like to build the release now."),
+        RequestOpened(at=NOW - 12, request=asked),
+    )
+
+
+def short_talk(name: str) -> tuple[Event, ...]:
+    """A session that asks a question."""
+    at = NOW - 400
+    return (
+        SessionStarted(at=at, generation=1, backend="scripted"),
+        TurnStarted(at=at + 1, prompt="Choose a store for the index."),
+        MessageSaid(at=at + 8, text="There are three candidates, and all of them pass the tests."),
+        RequestOpened(at=NOW - 95, request=question(name)),
+    )
+
+
+def long_talk(turns: int) -> tuple[Event, ...]:
+    """Many finished turns."""
+    events: list[Event] = [SessionStarted(at=NOW - 9000, generation=1, backend="scripted")]
+    for number in range(turns):
+        at = NOW - 8000 + number
+        events += [
+            TurnStarted(at=at, prompt=f"step {number}"),
+            MessageSaid(at=at + 0.1, text=f"Step {number} is done."),
+            TurnEnded(at=at + 0.2),
+        ]
+    return tuple(events)
+
+
+MAKE = (
+    "\x1b[1;35mmake\x1b[0m html",
+    "\x1b[36msphinx-build\x1b[0m -b html docs build/html",
+    "\x1b[1mrunning Sphinx\x1b[0m v8.2",
+    "loading translations [en]... \x1b[32mdone\x1b[0m",
+    "building [html]: targets for \x1b[33m14\x1b[0m source files that are out of date",
+    "updating environment: 2 added, 12 changed, 0 removed",
+    "reading sources... [ 57%] \x1b[35mtmux/hub\x1b[0m",
+    "\x1b[33mWARNING\x1b[0m: docs/links.md:12: unknown target: 'conventions'",
+    "reading sources... [ 71%] \x1b[35mtui/keys\x1b[0m",
+    "\x1b[7m \x1b[0m",
+)
+SIGN_IN = (
+    "\x1b[1;34m Gemini\x1b[0m",
+    "",
+    " To go on, sign in.",
+    "",
+    " \x1b[32m>\x1b[0m 1. Open a browser",
+    "   2. Use an API key",
+    "",
+    " \x1b[2m(enter to choose)\x1b[0m",
+)

@@ -1,0 +1,1 @@
+"""Programs that the tests of the TUI run in a terminal of their own."""

@@ -1,0 +1,119 @@
+"""A small dashboard: a terminal that has the focus from the start; every wish it tells is written to a file.
+
+SIGUSR1 opens a dialog, which Enter closes.
+"""
+
+import asyncio
+import json
+import signal
+import sys
+from pathlib import Path
+
+from textual import events
+from textual.app import App, ComposeResult
+from textual.screen import ModalScreen
+from textual.widgets import Static
+
+from kasmon.host.wire import Cursor, Focus, Keys, Modes, Paste, Rows, Scroll
+from kasmon.model.permission import SessionId
+from kasmon.tui.driver import TapDriver
+from kasmon.tui.focus import FocusView
+from kasmon.tui.hygiene import keep_clean
+from kasmon.tui.link import TerminalWish
+
+SESSION = SessionId("abcdefgh")
+
+
+class Notes:
+    """A link that writes down what it is told, a line each, before it returns."""
+
+    def __init__(self, path: Path) -> None:
+        self._file = path.open("a", buffering=1)
+
+    def note(self, kind: str, value: object) -> None:
+        self._file.write(json.dumps([kind, value]) + "\n")
+
+    def tell(self, wish: TerminalWish) -> None:
+        match wish:
+            case Keys():
+                self.note("keys", wish.data.hex())
+            case Paste():
+                self.note("paste", wish.text)
+            case Scroll():
+                self.note("scroll", wish.up)
+            case Focus():
+                self.note("focus", [wish.columns, wish.rows])
+            case _:
+                self.note(type(wish).__name__.lower(), None)
+
+
+class Dialog(ModalScreen[None]):
+    def on_mount(self) -> None:
+        assert isinstance(self.app, Tapped)
+        self.notes = self.app.notes
+        self.notes.note("dialog", None)
+
+    def on_key(self, event: events.Key) -> None:
+        event.stop()
+        self.notes.note("dialog-key", event.key)
+        if event.key == "enter":
+            self.dismiss()
+
+
+class Tapped(App[None]):
+    CSS = "#side { height: 3; }"
+
+    def __init__(self, notes: Path, modes: Modes, history: int = 0, is_kept_clean: bool = True) -> None:
+        super().__init__(driver_class=TapDriver)
+        self.notes, self.modes, self.history, self.is_kept_clean = Notes(notes), modes, history, is_kept_clean
+
+    def compose(self) -> ComposeResult:
+        yield Static("dashboard", id="side")
+        yield FocusView(self.notes, SESSION)
+
+    def on_mount(self) -> None:
+        if self.is_kept_clean:
+            keep_clean(self)
+        asyncio.get_running_loop().add_signal_handler(signal.SIGUSR1, lambda: self.call_later(self._open_dialog))
+        view = self.query_one(FocusView)
+        view.show(
+            Rows(
+                session=SESSION,
+                columns=80,
+                height=20,
+                changed=((0, "ready to type"),),
+                cursor=Cursor(5, 0, True),
+                modes=self.modes,
+                full=True,
+                history=self.history,
+            )
+        )
+        self.call_after_refresh(self._enter)
+
+    def _enter(self) -> None:
+        self.query_one(FocusView).enter()
+        self.call_after_refresh(lambda: self.notes.note("live", None))
+
+    async def _open_dialog(self) -> None:
+        await self.push_screen(Dialog())
+
+    def on_focus_view_left(self) -> None:
+        self.notes.note("left", None)
+
+    def on_key(self, event: events.Key) -> None:
+        self.notes.note("textual", event.key)
+
+    def on_mouse_down(self, event: events.MouseDown) -> None:
+        self.notes.note("mouse", [event.screen_x, event.screen_y])
+
+    def on_app_blur(self) -> None:
+        self.notes.note("app-blur", None)
+
+
+if __name__ == "__main__":
+    asked = json.loads(sys.argv[2]) if len(sys.argv) > 2 else {}
+    tapped = Tapped(
+        Path(sys.argv[1]), Modes(**asked.get("modes", {})), asked.get("history", 0), asked.get("clean", True)
+    )
+    tapped.run()
+    sys.exit(tapped.return_code)

@@ -1,0 +1,255 @@
+"""A session's terminal in place: preview, focus, and the way back. The tap itself is tested on a real terminal."""
+
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from textual.app import App, ComposeResult
+from textual.pilot import Pilot
+from textual.screen import ModalScreen
+from textual.widgets import Button
+
+from kasmon.host.wire import Blur, Focus, Keys, Modes, Paste, Scroll, Unwatch, Watch
+from kasmon.model.permission import SessionId
+from kasmon.tui.carrier import KEYS_BYTES, Carrier
+from kasmon.tui.focus import RESIZE_S, FocusView
+from kasmon.tui.link import TerminalWish
+from tests.tui.test_terminal import pushed
+from tests.waiting import auntil
+
+SESSION = SessionId("abcdefgh")
+
+
+class Told:
+    """A link that keeps what it was told."""
+
+    def __init__(self) -> None:
+        self.wishes: list[TerminalWish] = []
+
+    def tell(self, wish: TerminalWish) -> None:
+        self.wishes.append(wish)
+
+    def of(self, kind: type) -> list[TerminalWish]:
+        return [wish for wish in self.wishes if isinstance(wish, kind)]
+
+
+class Dialog(ModalScreen[None]):
+    def compose(self) -> ComposeResult:
+        yield Button("fine")
+
+
+class Dashboard(App[None]):
+    def __init__(self) -> None:
+        super().__init__()
+        self.link = Told()
+        self.happened: list[str] = []
+
+    def compose(self) -> ComposeResult:
+        yield Button("list")
+        yield FocusView(self.link, SESSION)
+
+    @property
+    def view(self) -> FocusView:
+        return self.query_one(FocusView)
+
+    def on_focus_view_left(self) -> None:
+        self.happened.append("left")
+
+    def on_focus_view_waiting_clicked(self) -> None:
+        self.happened.append("waiting clicked")
+
+    def on_key(self) -> None:
+        self.happened.append("key")
+
+
+@asynccontextmanager
+async def dashboard() -> AsyncIterator[tuple[Dashboard, Pilot[None]]]:
+    app = Dashboard()
+    async with app.run_test(size=(60, 20)) as pilot:
+        app.view.show(pushed("ready", columns=60, height=16))
+        await pilot.pause()
+        yield app, pilot
+
+
+@asynccontextmanager
+async def focused() -> AsyncIterator[tuple[Dashboard, Pilot[None]]]:
+    async with dashboard() as (app, pilot):
+        app.view.enter()
+        await auntil(lambda: app.link.of(Focus))
+        yield app, pilot
+
+
+async def test_a_preview_watches_and_takes_no_key() -> None:
+    async with dashboard() as (app, pilot):
+        await pilot.press("a")
+
+        assert [Watch(session=SESSION, rate_hz=20.0)] == app.link.wishes
+        assert not app.view.bar.display
+        assert not app.view.terminal.can_focus
+    assert [Unwatch(session=SESSION)] == app.link.of(Unwatch)
+
+
+async def test_in_focus_the_window_takes_the_terminals_size_once() -> None:
+    async with focused() as (app, _):
+        width, height = app.view.terminal.size
+
+        assert [Focus(session=SESSION, columns=width, rows=height)] == app.link.of(Focus)
+        assert (60, 16) == (width, height)
+        assert app.view.bar.display
+
+
+async def test_the_way_back_restores_the_preview() -> None:
+    async with focused() as (app, pilot):
+        await pilot.press("a", "ctrl+right_square_bracket", "b")
+        await pilot.pause()
+
+        assert [Keys(session=SESSION, data=b"a")] == app.link.of(Keys)
+        assert [Blur(session=SESSION), Watch(session=SESSION, rate_hz=20.0)] == app.link.wishes[-2:]
+        assert (["left", "key"], False) == (app.happened, app.view.is_live)
+
+
+async def test_leaving_twice_is_leaving_once() -> None:
+    async with focused() as (app, pilot):
+        app.view.leave()
+        app.view.leave()
+        await pilot.pause()
+
+        assert (1, ["left"]) == (len(app.link.of(Blur)), app.happened)
+
+
+async def test_a_session_that_goes_away_in_focus_gives_the_keyboard_back() -> None:
+    async with focused() as (app, pilot):
+        await app.view.remove()
+        await pilot.pause()
+
+        assert [Blur, Watch, Unwatch] == [type(wish) for wish in app.link.wishes[-3:]]
+
+
+async def test_whoever_takes_textuals_focus_ends_ours() -> None:
+    """A click on the list, say."""
+    async with focused() as (app, _):
+        app.query_one(Button).focus()
+        await auntil(lambda: app.happened)
+
+        assert (["left"], False) == (app.happened, app.view.is_live)
+
+
+async def test_a_dialog_above_gets_the_keys_while_it_is_there() -> None:
+    async with focused() as (app, pilot):
+        app.push_screen(Dialog())
+        await pilot.pause()
+        await pilot.press("x")
+        assert [] == app.link.of(Keys)
+
+        app.pop_screen()
+        await pilot.pause()
+        await pilot.press("y")
+        assert [Keys(session=SESSION, data=b"y")] == app.link.of(Keys)
+        assert app.view.is_live
+
+
+async def test_another_window_of_the_desktop_does_not_end_the_focus() -> None:
+    async with focused() as (app, pilot):
+        app.app_focus = False
+        await pilot.pause()
+        app.app_focus = True
+        await pilot.pause()
+
+        assert app.view.is_live
+
+
+async def test_a_resize_is_told() -> None:
+    async with focused() as (app, pilot):
+        await pilot.resize_terminal(50, 18)
+        await auntil(lambda: Focus(session=SESSION, columns=50, rows=14) in app.link.of(Focus))
+
+
+async def test_no_room_at_all_is_no_size() -> None:
+    """A window that is hidden must not shrink the session's."""
+    async with focused() as (app, pilot):
+        app.view.terminal.styles.height = 0
+        await auntil(lambda: not app.view.terminal.size.height)
+        await pilot.pause(0.15)
+
+        assert 1 == len(app.link.of(Focus))
+
+
+async def test_a_storm_of_resizes_is_told_ten_times_a_second() -> None:
+    async with focused() as (app, pilot):
+        began = time.monotonic()
+        for step in range(40):
+            app.view.terminal.styles.width = 20 + step
+            await pilot.pause()
+        await auntil(lambda: app.link.of(Focus)[-1] == Focus(session=SESSION, columns=59, rows=16))
+
+        assert len(app.link.of(Focus)) <= (time.monotonic() - began) / RESIZE_S + 2 < 30
+
+
+async def test_the_bar_says_whose_it_is_and_how_to_leave() -> None:
+    async with focused() as (app, pilot):
+        app.view.label = "docs · working [b]"
+        app.view.waiting = 2
+        app.view.show(pushed("x", columns=60, height=16, scrolled=7, history=90))
+        await pilot.pause()
+
+        assert " docs · working [b] · 2 requests wait · 7 lines up · Ctrl+] leaves" == str(app.view.bar.render())
+        app.view.waiting = 1
+        assert "1 request waits" in str(app.view.bar.render())
+
+
+async def test_a_lost_host_is_said_and_leaving_works() -> None:
+    async with focused() as (app, pilot):
+        app.view.lost("its host is gone")
+        await pilot.pause()
+        assert "its host is gone" in str(app.view.bar.render())
+
+        await pilot.press("ctrl+right_square_bracket")
+        await pilot.pause()
+        assert ["left"] == app.happened
+        app.view.show(pushed("back", columns=60, height=16))
+        assert "gone" not in str(app.view.bar.render())
+
+
+async def test_a_click_on_the_count_opens_what_waits() -> None:
+    async with focused() as (app, pilot):
+        await pilot.click(app.view.bar)
+        assert [] == app.happened
+        app.view.waiting = 1
+        await pilot.click(app.view.bar)
+
+        assert ["waiting clicked"] == app.happened
+
+
+async def test_the_wheel_and_the_keyboard_share_one_place_in_the_history() -> None:
+    link = Told()
+    carrier = Carrier(link, SESSION, lambda: None)
+    carrier.history = 5
+    carrier.scroll(3)
+    carrier.scroll(3)
+    carrier.scroll(3)
+    carrier.scroll(-1)
+    carrier.keys(b"x")
+    carrier.scroll(-3)
+    carrier.scroll(2)
+    carrier.paste("y")
+
+    assert [3, 5, 4, 0, 2, 0] == [wish.up for wish in link.of(Scroll) if isinstance(wish, Scroll)]
+    assert [Scroll, Keys, Scroll, Scroll, Paste] == [type(wish) for wish in link.wishes[3:]]
+
+
+async def test_long_keys_go_in_pieces_that_tmux_takes() -> None:
+    link = Told()
+    Carrier(link, SESSION, lambda: None).keys(bytes(600))
+
+    assert [KEYS_BYTES, KEYS_BYTES, 600 - 2 * KEYS_BYTES] == [
+        len(wish.data) for wish in link.of(Keys) if isinstance(wish, Keys)
+    ]
+
+
+async def test_the_modes_of_the_program_do_not_disturb_a_preview() -> None:
+    async with dashboard() as (app, pilot):
+        app.view.show(pushed("x", columns=60, height=16, modes=Modes(mouse="all", alternate=True)))
+        await pilot.click(app.view.terminal)
+        await pilot.pause()
+
+        assert [Watch] == [type(wish) for wish in app.link.wishes]

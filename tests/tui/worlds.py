@@ -1,0 +1,131 @@
+"""A world that stands still: it gives what it was given, and remembers what was wanted of it."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from textual.app import App
+
+from kasmon.config.profile import Offer
+from kasmon.errors import KasmonError
+from kasmon.host.wire import Cursor as PaneCursor
+from kasmon.host.wire import Gone, Modes, Rows, Watch, Written
+from kasmon.model.command import Mode
+from kasmon.model.event import Event
+from kasmon.model.fleet import Fleet
+from kasmon.model.permission import SessionId
+from kasmon.store.log import START, Cursor
+from kasmon.tui.link import TerminalLink, TerminalWish
+from kasmon.tui.world import Facts, Heard, Settings, Wanted
+
+OFFERS = (
+    Offer(name="claude", modes=(Mode.TMUX, Mode.SDK)),
+    Offer(name="shell", modes=(Mode.TMUX,)),
+    Offer(name="scripted", modes=(Mode.SDK, Mode.TMUX)),
+    Offer(name="gemini", modes=(), problem="'gemini' is not on PATH"),
+)
+
+
+class StillLink:
+    """Remembers what terminals were told; answers a `Watch` with the rows it was given."""
+
+    def __init__(self, world: "StillWorld") -> None:
+        self.world = world
+        self.told: list[TerminalWish] = []
+
+    def tell(self, wish: TerminalWish, /) -> None:
+        self.told.append(wish)
+        if isinstance(wish, Watch) and wish.session in self.world.panes:
+            self.world.push(rows(wish.session, self.world.panes[wish.session]))
+
+
+class StillWorld:
+    """Implements `World` from values."""
+
+    def __init__(
+        self,
+        fleet: Fleet | None = None,
+        *,
+        transcripts: Mapping[str, Sequence[Event]] = {},
+        written: Mapping[str, str] = {},
+        panes: Mapping[str, Sequence[str]] = {},
+        settings: Settings | None = None,
+        secrets: Sequence[str] = (),
+    ) -> None:
+        self.fleets: asyncio.Queue[Fleet] = asyncio.Queue()
+        self.kept: asyncio.Queue[Settings] = asyncio.Queue()
+        if fleet is not None:
+            self.fleets.put_nowait(fleet)
+        self.kept.put_nowait(settings or Settings())
+        self.transcripts, self.written = transcripts, written
+        self.panes = {SessionId(name): lines for name, lines in panes.items()}
+        self.known = tuple(secrets)
+        self.wished: list[Wanted] = []
+        self.refusing: KasmonError | None = None
+        self.word = ""
+        self.heard: Callable[[Rows | Gone], None] = lambda push: None
+        self.link = StillLink(self)
+        self.has_tmux = True
+
+    @property
+    def terminals(self) -> TerminalLink | None:
+        return self.link if self.has_tmux else None
+
+    def hear(self, heard: Callable[[Rows | Gone], None], /) -> None:
+        self.heard = heard
+
+    def push(self, push: Rows | Gone) -> None:
+        asyncio.get_running_loop().call_soon(self.heard, push)
+
+    async def changes(self) -> AsyncIterator[Fleet]:
+        while True:
+            yield await self.fleets.get()
+
+    async def settings(self) -> AsyncIterator[Settings]:
+        while True:
+            yield await self.kept.get()
+
+    async def transcript(self, session: SessionId, since: Cursor = START, /) -> AsyncIterator[Heard]:
+        events = tuple(self.transcripts.get(session, ()))
+        yield Facts(events[since:], Cursor(len(events)))
+        if session in self.written:
+            yield Written(session=session, text=self.written[session])
+        await asyncio.Event().wait()
+
+    async def wish(self, wanted: Wanted, /) -> str:
+        self.wished.append(wanted)
+        if self.refusing is not None:
+            raise self.refusing
+        return self.word
+
+    async def offers(self) -> Sequence[Offer]:
+        return OFFERS
+
+    async def secrets(self, session: SessionId, /) -> Sequence[str]:
+        return self.known
+
+    async def attach_argv(self, session: SessionId, /) -> Sequence[str]:
+        return ("true",)
+
+
+def rows(session: SessionId, lines: Sequence[str], columns: int = 120, height: int = 40) -> Rows:
+    """A whole screen that shows *lines* from its top."""
+    shown = [*lines, *[""] * height][:height]
+    cursor = PaneCursor(x=2, y=max(0, len(lines) - 1), visible=True)
+    return Rows(
+        session=session, columns=columns, height=height, changed=tuple(enumerate(shown)), cursor=cursor, modes=Modes(), full=True
+    )
+
+
+def text_of(app: App[Any]) -> str:
+    """What the screen shows, as text."""
+    width, height = app.size
+    screen = app.screen
+    lines = []
+    for y in range(height):
+        lines.append("".join(segment.text for segment in screen._compositor.render_strips()[y]))
+    return "\n".join(lines)
+
+
+PICTURES = Path(__file__).parent / "__snapshots__"
