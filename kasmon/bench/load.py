@@ -5,9 +5,9 @@ import time
 
 from kasmon.bench.figure import Figure, percentile
 from kasmon.bench.fleet import below, program, terminals
-from kasmon.bench.process import family, share_of_a_core
+from kasmon.bench.process import family
 from kasmon.bench.startup import KASMON
-from kasmon.bench.terminal import Terminal, environment
+from kasmon.bench.terminal import Terminal, environment, reading, settle
 from kasmon.paths import Places
 
 FLEET = 200
@@ -22,8 +22,8 @@ def idle(seconds: float) -> Figure:
         terminal = Terminal(KASMON, environment(where.environment_variables()))
         try:
             terminal.until(b"idle-00")
-            _settle(terminal, 6.0)
-            share = _measure(terminal, _counted(terminal, where), seconds)
+            settle(terminal, 6.0)
+            share = reading(terminal, _counted(terminal, where), seconds)
         finally:
             terminal.close()
     return Figure(
@@ -46,14 +46,14 @@ def busy(seconds: float) -> list[Figure]:
         terminal = Terminal(KASMON, environment(where.environment_variables()), columns=160, rows=50)
         try:
             terminal.until(b"busy-0")
-            _settle(terminal, 4.0)
+            settle(terminal, 4.0)
             terminal.press(b"/a-stamped\r")
-            _settle(terminal, 2.0)
+            settle(terminal, 2.0)
             pids = _counted(terminal, where)
             delays = _delays(terminal, seconds)
             terminal.press(b"/\x1b")
-            _settle(terminal, 1.0)
-            share = _measure(terminal, pids, seconds)
+            settle(terminal, 1.0)
+            share = reading(terminal, pids, seconds)
         finally:
             terminal.close()
     return [
@@ -81,31 +81,6 @@ def busy(seconds: float) -> list[Figure]:
 def _counted(terminal: Terminal, where: Places) -> list[int]:
     """The pids of the dashboard with its guard, of the tmux host and of the tmux server."""
     return [*(process.pid for process in family([terminal.pid])), *below(where)]
-
-
-def _settle(terminal: Terminal, seconds: float) -> None:
-    until = time.monotonic() + seconds
-    while time.monotonic() < until:
-        terminal.read(0.05)
-
-
-def _measure(terminal: Terminal, pids: list[int], seconds: float) -> float:
-    """The share of *pids* while somebody reads the terminal, as a real one does."""
-    import threading
-
-    ended = threading.Event()
-
-    def read() -> None:
-        while not ended.is_set():
-            terminal.read(0.05)
-
-    reader = threading.Thread(target=read)
-    reader.start()
-    try:
-        return share_of_a_core(pids, seconds)
-    finally:
-        ended.set()
-        reader.join()
 
 
 def _delays(terminal: Terminal, seconds: float) -> list[float]:

@@ -18,8 +18,8 @@ def share_of_a_core(pids: Sequence[int], seconds: float) -> float:
 
 
 def memory_mb(pid: int) -> float:
-    """The resident memory of the process *pid* and of its children, in MB."""
-    return sum(_resident(process) for process in family([pid])) / 1e6
+    """What the process *pid* and its children hold in memory together, in MB; pages they share count once."""
+    return sum(_held(process) for process in family([pid])) / 1e6
 
 
 def family(pids: Sequence[int]) -> list[psutil.Process]:
@@ -39,7 +39,8 @@ def _spent(process: psutil.Process) -> float:
     return 0.0
 
 
-def _resident(process: psutil.Process) -> float:
+def _held(process: psutil.Process) -> float:
+    """The proportional share where the system tells (Linux), else what is resident."""
     with contextlib.suppress(psutil.Error):
-        return float(process.memory_info().rss)
+        return float(getattr(process.memory_full_info(), "pss", 0) or process.memory_info().rss)
     return 0.0

@@ -66,7 +66,7 @@ def memory(rounds: int) -> Figure:
         limit=limit,
         limit_name="bare Textual",
         samples=rounds,
-        note="resident, the guard process included",
+        note="proportional set size; the guard process included",
     )
 
 

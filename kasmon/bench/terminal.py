@@ -9,8 +9,11 @@ import select
 import signal
 import struct
 import termios
+import threading
 import time
 from collections.abc import Mapping, Sequence
+
+from kasmon.bench.process import share_of_a_core
 
 ESCAPES = re.compile(
     rb"\x1b(?:\[[0-9;:?<>=!]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[PX^_][^\x1b]*\x1b\\|[ -/]*[0-~])"
@@ -75,6 +78,30 @@ class Terminal:
                         continue
                 os.close(self.handle)
                 return
+
+
+def settle(terminal: Terminal, seconds: float) -> None:
+    """Read *terminal* for *seconds*, so that it comes to rest."""
+    until = time.monotonic() + seconds
+    while time.monotonic() < until:
+        terminal.read(0.05)
+
+
+def reading(terminal: Terminal, pids: Sequence[int], seconds: float) -> float:
+    """The share of a core that *pids* use, while somebody reads *terminal* as a real one does."""
+    ended = threading.Event()
+
+    def read() -> None:
+        while not ended.is_set():
+            terminal.read(0.05)
+
+    reader = threading.Thread(target=read)
+    reader.start()
+    try:
+        return share_of_a_core(pids, seconds)
+    finally:
+        ended.set()
+        reader.join()
 
 
 def environment(own: Mapping[str, str]) -> dict[str, str]:

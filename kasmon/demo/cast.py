@@ -21,11 +21,12 @@ class Part(msgspec.Struct, frozen=True, kw_only=True):
     wave: int | None = None
     peers: int | None = None
     parent: str | None = None
-    fate: Literal["", "host killed"] = ""
-    """What is done to it once it runs."""
+    fate: Literal["", "host killed", "never ready"] = ""
+    """What becomes of it: its host is killed once it runs, or it takes for ever to start."""
 
 
 API = """\
+prompt Move the cart service to the new shape. Keep the old fields until the callers have moved.
 think The cart service still answers in the old shape; I look for who reads it.
 tool Read {"path": "services/cart/api.py"} => 214 lines
 plan
@@ -42,6 +43,7 @@ loop
 """
 
 BILLING = """\
+prompt Make the invoice run idempotent and open a pull request.
 say The invoices are idempotent now. Tests pass: **118 of 118**.
 tool Bash {"command": "pytest billing -q"} => 118 passed in 9.8s
 usage 91400 11830 64200 200000 0.97
@@ -50,6 +52,7 @@ say Pushed. The pull request is up for review.
 """
 
 WEB = """\
+prompt Rework the checkout form so that it works by keyboard alone.
 say Rebuilding the checkout form step by step; the screen reader order comes first.
 tool Bash {"command": "npm test -- checkout"} => 63 passed
 slow 3
@@ -59,6 +62,7 @@ loop
 """
 
 DOCS = """\
+prompt Write the upgrade guide for checkout v2.
 think Who reads this page? Somebody who upgrades. Begin with what breaks.
 tool Write {"path": "docs/upgrade.md"} => 96 lines
 say The upgrade guide is written: what breaks, why, and the one command that fixes most of it.
@@ -66,6 +70,7 @@ usage 22040 3900 18100 200000 0.19
 """
 
 E2E = """\
+prompt Get the end-to-end suite green against the sandbox bank.
 say The end-to-end run needs a longer limit on the payment step: the sandbox bank takes 40 s.
 usage 37800 4410 29900 200000 0.31
 edit e2e/checkout.spec.ts
@@ -80,6 +85,7 @@ tool Bash {"command": "npx playwright test checkout"} => 12 passed (1.9m)
 """
 
 PERF = """\
+prompt Find out why the price calculation takes 400 ms.
 say Profiling the price calculation before I touch it.
 tool Bash {"command": "py-spy record -d 30 -o price.svg -- python -m shop.price"} => wrote price.svg
 usage 150300 20110 141000 200000 1.61
@@ -88,12 +94,14 @@ say Back at work: 70 % of the time is one decimal conversion.
 """
 
 I18N = """\
+prompt Collect the new strings of the checkout for translation.
 say Collecting the new strings of the checkout: 34 in 9 files.
 ask npm run extract -- --overwrite locales/*.json
 say Extracted. German and Japanese need a person's eye.
 """
 
 MIGRATE = """\
+prompt Backfill the order totals on staging.
 say The backfill is ready; a dry run touched 18,204 rows.
 usage 64010 7200 40800 200000 0.66
 ask psql "$STAGING_URL" -f migrations/0042_backfill_totals.sql
@@ -101,6 +109,7 @@ say Backfilled on staging. The numbers agree with the ledger.
 """
 
 DEPS = """\
+prompt Close the two open advisories.
 say Two advisories are open; one fix needs the vendor's installer.
 usage 12400 1810 9020 200000 0.08
 ask curl -fsSL https://vendor.example/install.sh | sh -s -- --version 2.4.1
@@ -108,12 +117,14 @@ say Installed 2.4.1. Both advisories are closed.
 """
 
 FLAKY = """\
+prompt Find out why test_sessions fails once in a hundred runs.
 say Running the flaky test two hundred times under load.
 tool Bash {"command": "pytest tests/test_sessions.py --count 200"} !> Segmentation fault (core dumped)
 crash 139
 """
 
 RESEARCH = """\
+prompt Compare three queues under our load.
 say Comparing three queues under our load. The first one is done.
 slow 600
 say Done.
@@ -137,7 +148,7 @@ CAST: tuple[Part, ...] = (
     Part(name="perf", mode="sdk", script=PERF, task=2, wave=2, peers=3),
     Part(name="docs", mode="sdk", script=DOCS, task=4, wave=1, peers=4),
     Part(name="research", mode="sdk", script=RESEARCH, fate="host killed"),
-    Part(name="onboarding", mode="sdk", script=ONBOARDING),
+    Part(name="onboarding", mode="sdk", script=ONBOARDING, fate="never ready"),
 )
 """The first to be started first: those that a person has to see."""
 

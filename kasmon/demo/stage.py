@@ -18,6 +18,10 @@ AT_ONCE = 4
 """How many sessions are started side by side: starting a host is work for a core."""
 
 
+NEVER_READY_S = 1.5
+"""How long it is waited for an agent that takes for ever to start."""
+
+
 async def populate(places: Places, parts: Sequence[Part], seed: int) -> list[str]:
     """Start all *parts*; the sentences of those that could not be started, the others are not held up by them."""
     turn = asyncio.Semaphore(AT_ONCE)
@@ -30,7 +34,10 @@ async def populate(places: Places, parts: Sequence[Part], seed: int) -> list[str
         parent = await ids[part.parent] if part.parent else None
         async with turn:
             try:
-                session = await create(places, Config(), wanted(part, seed + number, places, parent))
+                async with asyncio.timeout(NEVER_READY_S if part.fate == "never ready" else None):
+                    session = await create(places, Config(), wanted(part, seed + number, places, parent))
+            except TimeoutError:  # its host goes on starting it
+                return
             except KasmonError as error:
                 failures.append(f"{part.name}: {error}")
                 ids[part.name].cancel()

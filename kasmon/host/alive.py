@@ -6,9 +6,12 @@ A process is never known by its name or its id alone: ids are used again. A host
 
 import fcntl
 import os
+import time
 from pathlib import Path
 
 HAS_PROC = Path("/proc/self/stat").exists()
+PROBE_S = 0.2
+"""How long a look at a lock may hold it at most."""
 
 
 def started_at(pid: int) -> float | None:
@@ -47,13 +50,21 @@ class HostLock:
         self._handle: int | None = None
 
     def take(self) -> bool:
-        """Take it without waiting; False if another process holds it. Our pid is written into it, for people."""
+        """Take it; False if another process holds it. Our pid is written into it, for people.
+
+        Who only looks (`lock_holder`) holds it for a moment, so it is tried for `PROBE_S` before that counts as held.
+        """
         handle = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            os.close(handle)
-            return False
+        until = time.monotonic() + PROBE_S
+        while True:
+            try:
+                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                if time.monotonic() > until:
+                    os.close(handle)
+                    return False
+                time.sleep(0.002)
         os.ftruncate(handle, 0)
         os.pwrite(handle, f"{os.getpid()}\n".encode(), 0)
         self._handle = handle
@@ -67,10 +78,14 @@ class HostLock:
 
 
 def lock_holder(path: Path) -> int | None:
-    """The pid of the process that holds the lock at *path*; None if nobody does. 0 if it did not say who it is."""
+    """The pid of the process that holds the lock at *path*; None if nobody does. 0 if it did not say who it is.
+
+    Raises:
+        OSError: if it cannot be looked at (no file handles left, say): then it is not known, and nobody is "gone".
+    """
     try:
         handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
-    except OSError:
+    except (FileNotFoundError, NotADirectoryError):
         return None
     try:
         fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)

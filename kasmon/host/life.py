@@ -91,7 +91,7 @@ class Life:
         elif is_same and any(signal.source == "launch" for signal in now.signals):
             await life.prompts.begin(agent.has_word)
         elif facts.ready:
-            agent.say(SignalSeen(at=time.time(), source="launch", value="ready"))
+            agent.ready()
         return life
 
     async def do(self, wish: Wish) -> Receipt | None:
@@ -103,13 +103,13 @@ class Life:
         """
         if self.agent.has_ended:
             raise SessionEndedError(self._launch.session)
-        receipt = None
-        if isinstance(wish, Prompt):
-            receipt = await self.prompts.take(wish)
-        else:
+        try:
+            if isinstance(wish, Prompt):
+                return await self.prompts.take(wish)
             await self.agent.send(wish)
-        await self._pen.written(WRITTEN_S)
-        return receipt
+            return None
+        finally:
+            await self._pen.written(WRITTEN_S)
 
     async def over(self) -> None:
         """Return when all of it is written and the session's lock is free."""

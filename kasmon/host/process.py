@@ -104,7 +104,8 @@ class Host:
         """How the agent is opened now: the next generation, going on with the conversation before."""
         generation = max(self._launch.generation, book.session.generation + 1)
         resume = self._launch.resume or (book.session.resume_id if generation > 1 else None)
-        return msgspec.structs.replace(self._launch, generation=generation, resume=resume, prompt="")
+        prompt = self._launch.prompt if generation == 1 else ""
+        return msgspec.structs.replace(self._launch, generation=generation, resume=resume, prompt=prompt)
 
     def _queue_first_prompt(self) -> None:
         """The launch's own prompt is the first of the first generation, and is queued once."""

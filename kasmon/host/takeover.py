@@ -26,7 +26,7 @@ class Fate(StrEnum):
     NOTHING = "nothing"
     """It did not run, and does not."""
     FOUND = "found"
-    """Its pane is there, its agent in it alive or dead."""
+    """Its pane is there: its agent runs, or ended in it."""
     GONE = "gone"
     """Its pane alone is gone."""
     LOST = "lost"
@@ -72,6 +72,8 @@ def fate(session: Session, facts: PaneFacts | None, server_started: float | None
     Args:
         server_started: when today's tmux server began, on the clock of `Session.pid_started`; None if there is none.
     """
+    if facts is not None and not facts.is_dead:
+        return Fate.FOUND  # also where its log does not know: a host that is killed may have no time to say so
     if not session.generation or session.state is SessionState.ENDED:
         return Fate.NOTHING
     if facts is not None:

@@ -77,8 +77,8 @@ class Terminals:
             await server.start()
             await self._told_to_end.wait()
         finally:
-            await asyncio.gather(*(tenant.let_go() for tenant in self._tenants.values()))
             await server.aclose()
+            await asyncio.gather(*(tenant.let_go() for tenant in self._tenants.values()))
             await self._backend.aclose()
 
     def end(self) -> None:

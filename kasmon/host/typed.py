@@ -42,7 +42,7 @@ class TypedPrompts(Prompts):
 
     async def take(self, prompt: Prompt) -> Receipt:
         """Like `Prompts.take`; where the agent only begins, a prompt that need not wait waits for that a while."""
-        if prompt.when != "idle" and not self.is_ready:
+        if prompt.when != "idle" and prompt.text.strip() and not self.is_ready:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(BEGINS_S):
                     await self._begun_to_read.wait()

@@ -8,6 +8,7 @@ import asyncio
 import locale
 from collections.abc import Callable, Iterable, Iterator
 from importlib import import_module
+from pathlib import Path
 from typing import Any, ClassVar, Final, Literal
 
 from rich.text import Text
@@ -16,28 +17,25 @@ from textual.app import App, ComposeResult
 from textual.binding import Binding, BindingType
 from textual.command import Provider
 from textual.filter import LineFilter, Monochrome
-from textual.widget import Widget
 
 from kasmon.clean import clean_line
 from kasmon.errors import ConfigError, KasmonError
-from kasmon.host.wire import Gone, Rows
-from kasmon.model.command import Answer, Mode, Prompt
+from kasmon.model.command import Answer, Prompt
 from kasmon.model.fleet import Fleet
 from kasmon.model.permission import SessionId
-from kasmon.model.session import Session
-from kasmon.tui.asking import QUIET_S, Queue
-from kasmon.tui.asks import AskCard, Asked
-from kasmon.tui.bars import Notice, offers
+from kasmon.tui.asks import AskCard
+from kasmon.tui.bars import offers
+from kasmon.tui.board import Board
 from kasmon.tui.clock import Clock, RealClock
 from kasmon.tui.deeds import Deeds
 from kasmon.tui.desk import Desk
 from kasmon.tui.dialog import Dialog
-from kasmon.tui.feed import Transcripts
 from kasmon.tui.focus import FocusView
 from kasmon.tui.hygiene import keep_clean
-from kasmon.tui.keyboard import CTRL_BRACKET, leave_key
+from kasmon.tui.inbox import Inbox
+from kasmon.tui.inside import Inside
+from kasmon.tui.keyboard import leave_key
 from kasmon.tui.keys import ACTIONS, Keys, Where, chosen
-from kasmon.tui.lines import Lines
 from kasmon.tui.look import Look, session_label, state_name
 from kasmon.tui.messages import (
     ActionWanted,
@@ -45,20 +43,14 @@ from kasmon.tui.messages import (
     CommandWanted,
     PromptEntered,
     SessionOpened,
-    SessionSelected,
 )
 from kasmon.tui.notices import Toast, toasts
 from kasmon.tui.order import difference
 from kasmon.tui.safety import NoColours, NothingActs, log_crash
-from kasmon.tui.session import SessionView
 from kasmon.tui.shelf import Shelf
 from kasmon.tui.theme import DEFAULT, PLAIN, ThemeFile, terminal_theme, textual_theme
 from kasmon.tui.world import Settings, Tell, Wanted, World
 
-RISE_S: Final = 0.1
-"""How often it is looked whether a request may rise, while one waits for that."""
-PREVIEW_S: Final = 0.05
-"""A transcript is read when the cursor has rested so long."""
 LATER_IMPORTS: Final = ("textual.widgets._text_area", "textual.widgets._input", "kasmon.tui.dialogs")
 """Heavy things that the first frame does not need."""
 
@@ -66,9 +58,9 @@ LATER_IMPORTS: Final = ("textual.widgets._text_area", "textual.widgets._input", 
 class Kasmon(App[None], inherit_bindings=False):
     """The screen over one fleet. Without a world it shows what it is given and wishes lead nowhere."""
 
-    CSS_PATH = "kasmon.tcss"
+    CSS_PATH = Path(__file__).with_name("kasmon.tcss")
     TITLE = "kasmon"
-    ENABLE_COMMAND_PALETTE = True
+    ENABLE_COMMAND_PALETTE = False
     COMMANDS: ClassVar[set[type[Provider] | Callable[[], type[Provider]]]] = {
         lambda: import_module("kasmon.tui.palette").KasmonCommands
     }
@@ -90,6 +82,7 @@ class Kasmon(App[None], inherit_bindings=False):
     ) -> None:
         super().__init__(driver_class=driver_class)
         self.animation_level = "none"
+        self.use_command_palette = True  # by our key alone: the class variable would bind one of its own
         self.world, self.clock = world, clock or RealClock()
         self.settings = settings or Settings()
         self.fleet = Fleet()
@@ -97,23 +90,23 @@ class Kasmon(App[None], inherit_bindings=False):
         self.themes = Shelf()
         self.utf8 = _is_utf8(self.settings)
         self.set_class(not self.utf8, "-ascii")
+        self.set_class(self.no_color, "-plain")
         self.look = Look(self._theme_file(DEFAULT), utf8=self.utf8)
-        self.queue = Queue()
-        self.transcripts = Transcripts()
         self.deeds = Deeds(self)
-        self.desk = Desk(self.look, self.clock, self._inside)
+        self.inbox = Inbox(self)
+        self.inside = Inside(self)
+        self.desk = Desk(self.look, self.clock, self.inside.make)
         self._filters: list[LineFilter] = [each for each in self._filters if not isinstance(each, Monochrome)]
         self._filters += [NothingActs(), *([NoColours()] if self.no_color else [])]
         self._first_fleet = fleet
-        self._seen_fleet = False
-        self._known_secrets: dict[SessionId, tuple[str, ...]] = {}
-        self._drafts: dict[SessionId, str] = {}
+        self.has_fleet = False
         self._last_key_at = self.clock.ticking()
-        self._rise_timer: Any = None
-        self._leave_key = CTRL_BRACKET
         self._adopt(self.settings)
 
     # Life.
+
+    def get_default_screen(self) -> Board:
+        return Board(id="_default")
 
     def compose(self) -> ComposeResult:
         yield self.desk
@@ -124,12 +117,11 @@ class Kasmon(App[None], inherit_bindings=False):
         if self._first_fleet is not None:
             self._take(self._first_fleet)
         self.desk.table.focus()
-        self._offer_keys()
-        self.set_interval(1.0, self._tick)
-        self._rise_timer = self.set_interval(RISE_S, self._consider_rising, pause=True)
-        self._rise_later()
+        self.offer_keys()
+        self.set_interval(1.0, self.desk.tick)
+        self.inbox.start()
         if self.world is not None:
-            self.world.hear(self._heard)
+            self.world.hear(self.inside.heard)
             self.run_worker(self._follow_fleet(), group="fleet")
             self.run_worker(self._follow_settings(), group="settings")
         self.call_after_refresh(self._import_later)
@@ -146,6 +138,7 @@ class Kasmon(App[None], inherit_bindings=False):
         assert self.world is not None
         async for settings in self.world.settings():
             before = self.settings
+            await asyncio.to_thread(self.themes.get, settings.theme)  # a shipped theme's file is read once
             self._adopt(settings)
             for problem in settings.problems:
                 if problem not in before.problems:
@@ -153,9 +146,22 @@ class Kasmon(App[None], inherit_bindings=False):
 
     async def on_event(self, event: events.Event) -> None:
         if isinstance(event, events.Key) and not event.is_forwarded:
-            self._last_key_at = self.desk.table.last_key_at = self.clock.ticking()
-            self._rise_later()
+            self.hold_still()
+            self.inbox.look_soon()
         await super().on_event(event)
+
+    def hold_still(self) -> None:
+        """The person just did something: nothing moves or rises for a while."""
+        self._last_key_at = self.desk.table.last_key_at = self.clock.ticking()
+
+    def quiet_for(self) -> float:
+        """How long ago the last key came, in seconds."""
+        return self.clock.ticking() - self._last_key_at
+
+    @property
+    def list_has_keys(self) -> bool:
+        """Whether the list has the keyboard, and nothing lies over it."""
+        return len(self.screen_stack) == 1 and self.desk.table.has_focus and not self.desk.has_class("-too-small")
 
     def _handle_exception(self, error: Exception) -> None:
         """Textual's own report would print the values of variables; ours is one line, and places in the log."""
@@ -174,24 +180,15 @@ class Kasmon(App[None], inherit_bindings=False):
         before = self.desk.table.sessions()
         change = difference(self.fleet, fleet)
         self.fleet = fleet
-        told = toasts(before, change.changed) if self._seen_fleet else []
-        self._seen_fleet = True
+        told = toasts(before, change.changed) if self.has_fleet else []
+        self.has_fleet = True
         self.desk.take(fleet, change)
-        inside = self.desk.preview.inside
-        if self.desk.preview.session is not None and isinstance(inside, SessionView):
-            inside.learn(self.desk.preview.session)
-        if self.queue.take(change.changed, change.gone):
-            self._learn_secrets(change.changed)
-            self._tell_card()
-            self._rise_later()
+        self.inside.learn()
+        self.inbox.take(change.changed, change.gone)
         for gone in change.gone:
-            self.transcripts.drop(gone)
-            self._drafts.pop(gone, None)
+            self.inside.forget(gone)
         self._toast(told)
-        self._tell_banner()
-
-    def _tick(self) -> None:
-        self.desk.tick()
+        self.inbox.tell()
 
     def _toast(self, told: Iterable[Toast]) -> None:
         told = list(told)
@@ -200,7 +197,7 @@ class Kasmon(App[None], inherit_bindings=False):
         if not self.settings.toasts:
             return
         for toast in told[:3]:
-            if toast.state != "asking" or not self._list_has_keys():
+            if toast.state != "asking" or not self.list_has_keys:
                 self.notify(toast.text, title=toast.title, severity=toast.severity, markup=False)
 
     def say(self, text: str, *, severity: Literal["information", "warning", "error"] = "information") -> None:
@@ -212,11 +209,6 @@ class Kasmon(App[None], inherit_bindings=False):
         for session in self.desk.table.shown():
             line = f"{state_name(session)}  {clean_line(session.last_line)}"
             yield session.id, session_label(session, session.id), line
-
-    def last_diff(self, session: SessionId) -> str:
-        """The last change that the session's transcript told of, as a unified diff."""
-        told = self.transcripts.known(session)
-        return told.diff if told else ""
 
     # Wishes.
 
@@ -236,9 +228,7 @@ class Kasmon(App[None], inherit_bindings=False):
         message.stop()
         wanted = message.wanted
         if isinstance(wanted, Tell) and isinstance(wanted.wish, Answer):
-            self.queue.sent(wanted.wish.request)
-            self._tell_card()
-            self._tell_banner()
+            self.inbox.sent(wanted.wish.request)
         if self.world is not None:
             self.run_worker(self._carry_out(wanted, message.token), group="wishes")
 
@@ -257,13 +247,13 @@ class Kasmon(App[None], inherit_bindings=False):
 
     def _refused(self, wanted: Wanted, token: int, error: KasmonError) -> None:
         if isinstance(wanted, Tell) and isinstance(wanted.wish, Answer):
-            self.queue.failed(wanted.wish.request)
-            self._tell_card()
-            self._rise_later()
+            self.inbox.failed(wanted.wish.request)
         dialog = self._dialog(token)
         if dialog is not None:
             dialog.refused(wanted, error)
         else:
+            if isinstance(wanted, Tell) and isinstance(wanted.wish, Prompt):
+                self.inside.give_back(wanted.session, wanted.wish.text)
             self.say(f"{error.message} {error.hint}", severity="error")
 
     def _dialog(self, token: int) -> Dialog | None:
@@ -271,197 +261,29 @@ class Kasmon(App[None], inherit_bindings=False):
         dialogs = (screen for screen in self.screen_stack if isinstance(screen, Dialog))
         return next((dialog for dialog in dialogs if dialog.token == token), None)
 
-    # Requests.
-
-    def show_requests(self) -> None:
-        """Show the card with the first request that waits, over whatever is on the screen."""
-        if self._card() is not None:
-            return
-        first = next((ask for ask in self.queue.waiting if not ask.later), None) or next(iter(self.queue.waiting), None)
-        if first is None:
-            self.say("No request waits.")
-        elif first.session in self._known_secrets:
-            self.push_screen(AskCard(self.look, self.clock, self.keys, self._asked(), first))
-            self._tell_banner()
+    # What widgets tell.
 
     def on_card_left(self, message: CardLeft) -> None:
         message.stop()
-        card = self._card()
-        if card is None:
-            return
-        self.queue.put_off(message.put_off)
-        card.dismiss()
-        self._last_key_at = self.desk.table.last_key_at = self.clock.ticking()
-        self.call_later(self._tell_banner)
-
-    def _consider_rising(self) -> None:
-        """Let a request rise if nobody is doing anything else; look again soon if one could otherwise."""
-        rising = self.queue.rising()
-        if rising is None or not self._list_has_keys():
-            self._rise_timer.pause()
-            self._tell_banner()
-        elif self.clock.ticking() - self._last_key_at >= QUIET_S and rising.session in self._known_secrets:
-            self._rise_timer.pause()
-            self.push_screen(AskCard(self.look, self.clock, self.keys, self._asked(), rising))
-            self._tell_banner()
-
-    def _rise_later(self) -> None:
-        if self._rise_timer is not None and self.queue.rising() is not None:
-            self._rise_timer.resume()
-
-    def _list_has_keys(self) -> bool:
-        return len(self.screen_stack) == 1 and self.desk.table.has_focus and not self.desk.has_class("-too-small")
-
-    def _card(self) -> AskCard | None:
-        return next((each for each in self.screen_stack if isinstance(each, AskCard)), None)
-
-    def _asked(self) -> Asked:
-        waiting = self.queue.waiting
-        card = self._card()
-        ids = {ask.session for ask in waiting} | ({card.request.session} if card else set())
-        sessions = {id_: session for id_ in ids if (session := self.desk.table.session(id_)) is not None}
-        return Asked(waiting=waiting, sessions=sessions, known={id_: self._known_secrets.get(id_, ()) for id_ in ids})
-
-    def _tell_card(self) -> None:
-        if (card := self._card()) is not None:
-            card.learn(self._asked())
-
-    def _learn_secrets(self, changed: Iterable[Session]) -> None:
-        """A card may be shown once it is known what must not stand on it."""
-        new = [session.id for session in changed if session.asks and session.id not in self._known_secrets]
-        if self.world is None:
-            self._known_secrets |= dict.fromkeys(new, ())
-        elif new:
-            self.run_worker(self._ask_secrets(new), group="secrets")
-
-    async def _ask_secrets(self, sessions: Iterable[SessionId]) -> None:
-        assert self.world is not None
-        for session in sessions:
-            self._known_secrets[session] = tuple(await self.world.secrets(session))
-        self._tell_card()
-
-    def _tell_banner(self) -> None:
-        """Say that requests wait, wherever no card says it."""
-        waiting = len(self.queue.waiting)
-        will_rise = self.queue.rising() is not None and self._list_has_keys()
-        notice = None
-        if waiting and self._card() is None and not will_rise:
-            many = "1 request waits" if waiting == 1 else f"{waiting} requests wait"
-            key = self.keys.shown("inbox", self.utf8) if self._list_has_keys() else "F2"
-            notice = Notice(many, "state-asking", key, "shows it" if waiting == 1 else "shows them", "inbox")
-        elif self.fleet.read_only:
-            notice = Notice(f"Nothing can be written down: {clean_line(self.fleet.read_only)}", "bad")
-        inside = self.desk.preview.inside
-        if isinstance(inside, FocusView):
-            inside.waiting = waiting if inside.is_live else 0
-            notice = None if inside.is_live else notice
-        above = [screen for screen in self.screen_stack[1:] if isinstance(screen, Dialog)]
-        self.desk.banner.notice = None if above else notice
-        for dialog in above:
-            dialog.notice(notice)
-
-    # Inside a session.
-
-    def _inside(self, session: Session) -> Widget | None:
-        """The widget that shows what this session shows."""
-        if session.mode is Mode.TMUX:
-            link = self.world.terminals if self.world is not None else None
-            if link is None:
-                note = Lines(self.look, "background")
-                note.say((), ((" Live terminals need tmux; this one cannot be shown.", "soft"),))
-                return note
-            return FocusView(link, session.id, self._leave_key)
-        view = SessionView(session, self.transcripts.of(session.id).transcript, self.look, self.keys)
-        if self.world is not None:
-            self.run_worker(self._follow_transcript(session.id, view), group="transcript", exclusive=True)
-        return view
-
-    async def _follow_transcript(self, session: SessionId, view: SessionView) -> None:
-        assert self.world is not None
-        await asyncio.sleep(PREVIEW_S)
-        told = self.transcripts.of(session)
-        async for heard in self.world.transcript(session, told.cursor):
-            told.take(heard)
-            view.changed()
-
-    def _heard(self, push: Rows | Gone) -> None:
-        """A host told something of a terminal."""
-        inside = self.desk.preview.inside
-        if isinstance(inside, FocusView) and inside.session == push.session:
-            if isinstance(push, Rows):
-                inside.show(push)
-            else:
-                inside.lost(clean_line(push.why))
-
-    def enter(self, wanted: SessionId) -> None:
-        """Give the keyboard to this session."""
-        session = self.desk.table.session(wanted)
-        if session is None:
-            return
-        self.desk.enter(wanted)
-        inside = self.desk.preview.inside
-        if isinstance(inside, FocusView):
-            inside.label = session_label(session, wanted)
-            self.call_after_refresh(inside.enter)
-        elif isinstance(inside, SessionView):
-            inside.enter(self._drafts.pop(wanted, ""))
-        else:
-            self.leave()
-            return
-        self._offer_keys()
-        self.call_after_refresh(self._tell_banner)
-
-    def leave(self) -> None:
-        """The keyboard is the list's again."""
-        inside = self.desk.preview.inside
-        if isinstance(inside, SessionView) and (draft := inside.leave()):
-            self._drafts[inside.session.id] = draft
-        elif isinstance(inside, FocusView):
-            inside.leave()
-        self._last_key_at = self.desk.table.last_key_at = self.clock.ticking()
-        self.desk.leave()
-        self._offer_keys()
-        self._rise_later()
-        self._tell_banner()
+        self.inbox.close(message.put_off)
 
     def on_focus_view_left(self, message: FocusView.Left) -> None:
         message.stop()
         if self.desk.focused_inside:
-            self.leave()
+            self.inside.leave()
 
     def on_focus_view_waiting_clicked(self, message: FocusView.WaitingClicked) -> None:
         message.stop()
-        self.show_requests()
-
-    def on_session_selected(self, message: SessionSelected) -> None:
-        message.stop()
-        self.desk.show_selected()
+        self.inbox.open()
 
     def on_session_opened(self, message: SessionOpened) -> None:
         message.stop()
-        if (card := self._card()) is not None:
-            card.dismiss()
-        self.call_later(self.enter, message.session)
+        self.inbox.close(())
+        self.call_later(self.inside.enter, message.session)
 
     def on_prompt_entered(self, message: PromptEntered) -> None:
         message.stop()
         self.want(Tell(session=message.session, wish=Prompt(text=message.text)))
-
-    def attach(self, session: SessionId) -> None:
-        """Leave the screen to the session's real terminal, and come back."""
-        if self.world is not None:
-            self.run_worker(self._sit_down(session), group="attach", exclusive=True)
-
-    async def _sit_down(self, session: SessionId) -> None:
-        from kasmon.tui.attach import attached
-
-        assert self.world is not None
-        try:
-            argv = await self.world.attach_argv(session)
-            await attached(self, argv)
-        except KasmonError as error:
-            self.say(f"{error.message} {error.hint}", severity="error")
-        self._last_key_at = self.desk.table.last_key_at = self.clock.ticking()
 
     # Keys and themes.
 
@@ -470,7 +292,7 @@ class Kasmon(App[None], inherit_bindings=False):
         self.settings = settings
         try:
             self.keys = chosen(settings.keys, settings.config_path or "config")
-            self._leave_key = leave_key(self.keys.chosen.get("leave_focus", ("ctrl+]",))[0])
+            self.inside.leave_key = leave_key(self.keys.chosen.get("leave_focus", ("ctrl+]",))[0])
         except (ConfigError, ValueError) as error:
             self._problem(str(error))
         self.set_keymap({row.id: ",".join(self.keys.of(row.id)) for row in ACTIONS if row.id in self.keys.chosen})
@@ -483,7 +305,7 @@ class Kasmon(App[None], inherit_bindings=False):
             wanted = self.theme if self.theme in dict(self.themes.all()) else DEFAULT
         self.show_theme(wanted)
         if self.is_running:
-            self._offer_keys()
+            self.offer_keys()
 
     def _problem(self, problem: str) -> None:
         if self.is_running:
@@ -502,9 +324,7 @@ class Kasmon(App[None], inherit_bindings=False):
         else:
             self.theme = name
         self.desk.dress(self.look)
-        inside = self.desk.preview.inside
-        if isinstance(inside, SessionView):
-            inside.dress(self.look)
+        self.inside.dress(self.look)
         for screen in self.screen_stack[1:] if self.is_running else ():
             if isinstance(screen, Dialog | AskCard):
                 screen.dress(self.look)
@@ -514,12 +334,11 @@ class Kasmon(App[None], inherit_bindings=False):
         assert theme is not None
         return theme
 
-    def _offer_keys(self) -> None:
+    def offer_keys(self) -> None:
         """Show the keys that matter where the keyboard is now."""
-        inside = self.desk.preview.inside
         place = Where.LIST
         if self.desk.focused_inside:
-            place = Where.TERMINAL if isinstance(inside, FocusView) else Where.PROMPT
+            place = Where.TERMINAL if isinstance(self.inside.widget, FocusView) else Where.PROMPT
         places = (place, Where.EVERYWHERE) if place is Where.LIST else (place,)
         rows = [row for row in ACTIONS if row.footer and row.where in places]
         self.desk.key_bar.offered = offers(rows, [self.keys.shown(row.id, self.utf8) for row in rows])

@@ -21,6 +21,8 @@ COMMAND_KEYS: Final = ("command", "cmd", "argv")
 EMPTY: Final = "⟨empty⟩"
 LEADING_WORDS: Final = frozenset(["do", "then", "else", "elif", "if", "while", "until", "{", "(", "!"])
 """Words of the shell behind which a command begins."""
+BREAK: Final = (-1, "\n")
+"""A line break between two commands, in `split_command`'s parts."""
 _MARK: Final = re.compile(r"⟨[^⟩]*⟩|[␤␍␉␠]")
 _OPERATOR: Final = re.compile(r"&&|\|\||\|&|;;|[|;&\n]")
 _ARGUMENT: Final[Margin] = (("  ", Token.FAINT),)
@@ -130,15 +132,21 @@ def _diff(lines: Sequence[str], width: int) -> list[Line]:
     return rows
 
 
-def _command(parts: Sequence[tuple[int, str]], known: Sequence[str], width: int) -> Iterator[Line]:
+def _command(parts: Sequence[tuple[int, str]], known: Sequence[str], width: int) -> list[Line]:
     """One line for each part; depth 0 begins a command, 1 is an argument."""
+    rows: list[Line] = []
     for depth, part in parts:
+        if (depth, part) == BREAK:
+            before = rows.pop().spans if rows else ()
+            rows.append(Line((*before, ("␤", Token.WARNING))))
+            continue
         lines = (redact(part, known)[0] or EMPTY).split("\n")
         for number, line in enumerate(lines):
             token = Token.STRONG if depth == 0 and number == 0 else Token.CODE
             margin = _FURTHER if number else _ARGUMENT if depth else ()
             end = "␤" if number < len(lines) - 1 else ""
-            yield from fitted(marked(line + end, token), width, margin, _FURTHER, words=False)
+            rows += fitted(marked(line + end, token), width, margin, _FURTHER, words=False)
+    return rows
 
 
 def _argv(values: Sequence[str]) -> list[tuple[int, str]]:
@@ -148,7 +156,8 @@ def _argv(values: Sequence[str]) -> list[tuple[int, str]]:
 def split_command(text: str) -> Iterator[tuple[int, str]]:
     """A shell command in parts for reading: each simple command begins at depth 0, its arguments are at depth 1.
 
-    Nothing is interpreted and nothing but blanks between parts is left out. A here-document stays in its lines.
+    A line break between commands is `BREAK`. Nothing is interpreted, and nothing but blanks between parts is left out.
+    A here-document stays in its lines.
     """
     at, start, depth = 0, 0, 0
     lead = ""
@@ -166,10 +175,12 @@ def split_command(text: str) -> Iterator[tuple[int, str]]:
                 if not leads_on:
                     yield depth, part
                 depth, lead = (0, f"{part} ") if leads_on else (1, "")
-            if operator and character not in " \t":
-                sign = operator[0]
-                lead, depth = (lead + "␤" if sign == "\n" else f"{lead}{sign} "), 0
-                at = operator.end()
+            if operator and character == "\n":
+                yield from ([(depth, lead)] if lead else [])
+                yield BREAK
+                lead, depth, at = "", 0, operator.end()
+            elif operator and character not in " \t":
+                lead, depth, at = f"{lead}{operator[0]} ", 0, operator.end()
             else:
                 at += 1
             start = at

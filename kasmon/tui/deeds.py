@@ -1,5 +1,6 @@
 """What each action of the key table does. One method for each; its name is the action's id."""
 
+import asyncio
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
@@ -57,7 +58,7 @@ class Deeds:
 
     def open(self) -> None:
         if (session := self._selected()) is not None:
-            self.app.enter(session.id)
+            self.app.inside.enter(session.id)
         else:
             self.app.desk.table.toggle_fold()
 
@@ -69,7 +70,7 @@ class Deeds:
             error = InteractiveOnlyError(clean_line(session.name))
             self.app.say(f"{error.message} {error.hint}", severity="warning")
         else:
-            self.app.attach(session.id)
+            self.app.inside.attach(session.id)
 
     def message(self) -> None:
         if (session := self._alive()) is not None:
@@ -117,7 +118,7 @@ class Deeds:
         session = self._selected()
         if session is None:
             return
-        diff = self.app.last_diff(session.id)
+        diff = self.app.inside.last_diff(session.id)
         if not diff:
             self.app.say(f"No change of {clean_line(session.name)} has been seen.")
             return
@@ -146,7 +147,7 @@ class Deeds:
             self.app.say("No session in the list runs.")
 
     def inbox(self) -> None:
-        self.app.show_requests()
+        self.app.inbox.open()
 
     # The view.
 
@@ -183,10 +184,10 @@ class Deeds:
     # Inside a session.
 
     def leave_prompt(self) -> None:
-        self.app.leave()
+        self.app.inside.leave()
 
     def leave_focus(self) -> None:
-        self.app.leave()
+        self.app.inside.leave()
 
     def break_off(self) -> None:
         session = self.app.desk.preview.session
@@ -202,14 +203,17 @@ class Deeds:
     # kasmon.
 
     def settings(self) -> None:
+        self.app.run_worker(self._settings(), group="dialog", exclusive=True)
+
+    async def _settings(self) -> None:
         from kasmon.tui.settings import SettingsDialog
 
         app = self.app
-        self.app.push_screen(
+        await app.push_screen(
             SettingsDialog(
                 app.look,
                 app.keys,
-                app.themes.all(),
+                await asyncio.to_thread(app.themes.all),
                 app.theme,
                 app.show_theme,
                 app.settings.config_path,

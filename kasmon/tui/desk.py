@@ -17,7 +17,7 @@ from kasmon.tui.filter import FilterBar
 from kasmon.tui.fleet import ListHeader, SessionTable
 from kasmon.tui.focus import FocusView
 from kasmon.tui.look import Look
-from kasmon.tui.messages import FilterChanged, FilterLeft
+from kasmon.tui.messages import FilterChanged, FilterLeft, SessionSelected
 from kasmon.tui.order import Change, View
 from kasmon.tui.preview import Content, Preview
 from kasmon.tui.session import SessionView
@@ -60,16 +60,17 @@ class Desk(Container):
         self.banner = Banner(look, id="banner")
         self.key_bar = KeyBar(look, id="keys")
         self.small = TooSmall(look)
+        self.side = Vertical(id="side")
         self.preview_wanted = True
         self.pinned: SessionId | None = None
         self.focused_inside = False
         self._counted_at = float("-inf")
-        self._rows_given = 0
+        self._rows_given = -1
 
     def compose(self) -> ComposeResult:
         yield self.top_bar
         with Container(id="middle"):
-            with Vertical(id="side"):
+            with self.side:
                 yield self.filter_bar
                 yield self.table_header
                 yield self.table
@@ -156,8 +157,9 @@ class Desk(Container):
         self.filter_bar.end()
         self.table.focus()
 
-    def show_selected(self) -> None:
-        """The cursor moved."""
+    def on_session_selected(self, message: SessionSelected) -> None:
+        """In here, not in the app: what the desk itself makes a widget post comes no further than the desk."""
+        message.stop()
         self._preview_selected()
 
     def on_resize(self, event: events.Resize) -> None:
@@ -170,18 +172,17 @@ class Desk(Container):
         self.set_class(not self.preview_wanted or (height < 16 and width < BESIDE_WIDTH), "-no-preview")
         self.set_class(self.focused_inside, "-inside")
         self.set_class(self.focused_inside and isinstance(self.preview.inside, FocusView), "-terminal")
-        self._rows_given = 0
+        self._rows_given = -1
         self._share_room()
 
     def _share_room(self) -> None:
         """Below each other, the list gets what it needs, and at most half."""
-        side = self.query_one("#side")
         room = self.app.size.height - 2
         beside = self.has_class("-beside") or self.has_class("-no-preview")
         wanted = 0 if beside else min(max(4, len(self.table.items) + 1), max(5, room // 2))
         if wanted != self._rows_given:
             self._rows_given = wanted
-            side.styles.height = wanted or "1fr"
+            self.side.styles.height = wanted or "1fr"
 
     def _tell_filter(self) -> None:
         self.filter_bar.tell(self.table.view.filter, len(self.table.shown()), len(self.table.fleet.sessions))

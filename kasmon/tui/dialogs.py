@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import ClassVar
 
 from textual.binding import Binding, BindingType
+from textual.containers import Vertical
 from textual.widget import Widget
 from textual.widgets import Input
 
@@ -23,8 +24,6 @@ from kasmon.tui.reader import Reader, Rows
 from kasmon.tui.world import Create, Rename, Tell, Wanted
 
 MODES = {Mode.TMUX: "terminal", Mode.SDK: "structured", Mode.INTERPRETER: "interpreter"}
-LABEL_WIDTH = 14
-"""As the stylesheet has it, in cells."""
 WHEN: dict[str, When] = {"now": "now", "when idle": "idle", "interrupt first": "interrupt"}
 
 
@@ -51,8 +50,7 @@ class NewSession(Dialog):
 
     def inside(self) -> Iterable[Widget]:
         yield Field("Name", Line(placeholder="fix-auth", id="name"))
-        yield Field("Agent", self.agent)
-        yield self.why
+        yield Field("Agent", Vertical(self.agent, self.why))
         yield Field("Mode", self.mode)
         yield Field("Folder", Line(self.workdir, id="folder"))
         yield Field("First prompt", TextBox(self.keys, "None: it waits for you", id="first-prompt"))
@@ -65,7 +63,7 @@ class NewSession(Dialog):
             )
         elif missing:
             names = ", ".join(offer.name for offer in self.offers if offer.problem)
-            self.why.say(((f"{'':{LABEL_WIDTH}} not installed: {clean_line(names)}", "faint"),))
+            self.why.say(((f" not installed: {clean_line(names)}", "faint"),))
         self._offer_modes()
         self.offer(("⏎" if self.look.utf8 else "enter", "start"), ("tab", "next field"), ("esc", "close"))
         self.query_one("#name", Line).focus()

@@ -61,6 +61,8 @@ class SessionTable(ScrollView, can_focus=True):
         self.items: list[Item] = []
         self.columns: tuple[Column, ...] = ()
         self.last_key_at = float("-inf")
+        self._is_chosen = False
+        """Somebody put the cursor where it is; before that it stays on the first line, wherever the rows go."""
         self._arranger = Arranger()
         self._selected: SessionId | str | None = None
         self._index = 0
@@ -155,6 +157,7 @@ class SessionTable(ScrollView, can_focus=True):
         """Put the cursor on this line, as near as there is one, and show it."""
         if not self.items:
             return
+        self._is_chosen = True
         before, self._index = self._index, max(0, min(index, len(self.items) - 1))
         self.refresh_line(before)
         self.refresh_line(self._index)
@@ -187,6 +190,7 @@ class SessionTable(ScrollView, can_focus=True):
         if key is None or (key in self.view.folded) == shut:
             return
         folded = self.view.folded | {key} if shut else self.view.folded - {key}
+        self._is_chosen = True
         self._selected = SessionId(key) if not key.startswith("wave ") else key
         self.look_at(View(sort=self.view.sort, by_wave=self.view.by_wave, folded=folded, filter=self.view.filter))
 
@@ -272,21 +276,27 @@ class SessionTable(ScrollView, can_focus=True):
     def _keep_selected(self, top: int) -> None:
         """Find the selected line again where the rows are another; the view moves with it unless it shows the top."""
         before = self._index
-        for index, item in enumerate(self.items):
+        for index, item in enumerate(self.items if self._is_chosen else ()):
             if self._selected == (item.session if isinstance(item, Row) else item.key):
                 self._index = index
                 break
         else:
-            self._index = max(0, min(before, len(self.items) - 1))
+            self._index = max(0, min(before, len(self.items) - 1)) if self._is_chosen else self._first_row()
         if top and self._index != before:
             self.scroll_to(y=max(0, top + self._index - before), animate=False, immediate=True)
         self._show_cursor()
         self._announce()
 
+    def _first_row(self) -> int:
+        return next((index for index, item in enumerate(self.items) if isinstance(item, Row)), 0)
+
     def _show_cursor(self) -> None:
         height, top = self.size.height, self.scroll_offset.y
         if height <= 0:
             return
+        if top > (last := max(0, len(self.items) - height)):
+            self.scroll_to(y=last, animate=False, immediate=True)
+            top = last
         if self._index < top:
             self.scroll_to(y=self._index, animate=False, immediate=True)
         elif self._index >= top + height:

@@ -13,7 +13,9 @@ import os
 import signal
 import sys
 import termios
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
 
 RESTORE = (
     b"\x1b[<u\x1b[<u"  # kitty's keyboard: Textual's and, in focus, ours
@@ -23,6 +25,8 @@ RESTORE = (
 """Undoes every mode that the dashboard may have set; on a terminal that has none of them set it changes nothing."""
 
 LIFELINE = "KASMON_LIFELINE"
+SHELLS_TURN = 20
+"""How many hundredths of a second a shell gets to continue the whole job, and not only this process."""
 _PASSED_ON = (signal.SIGTERM, signal.SIGHUP)
 _IGNORED = (signal.SIGINT, signal.SIGQUIT, signal.SIGTSTP, signal.SIGTTOU, signal.SIGTTIN)
 
@@ -30,12 +34,24 @@ lifeline: int | None = None
 """In the child: a descriptor at its end once the guarding parent is gone. None where nobody guards."""
 
 
-def run_guarded(child: Callable[[], int], *, anew: bool = sys.platform == "darwin") -> int:
+def run_guarded(
+    child: Callable[[], int],
+    *,
+    anew: bool = sys.platform == "darwin",
+    again: Sequence[str] = (),
+    variables: Mapping[str, str] = MappingProxyType({}),
+) -> int:
     """Run *child*, the dashboard, in a process of its own and return its exit code; 128 + n where signal n ended it.
 
     In the child process this never returns: it exits with what *child* returned. Without a terminal on stdin nothing is
-    guarded. *anew* starts this program a second time in the child instead of going on with a copy, as macOS wants it:
-    its libraries do not survive a fork.
+    guarded.
+
+    Args:
+        anew: start Python anew in the child instead of going on with a copy, as macOS wants it: its libraries do not
+            survive a fork. What is started has to come to this call again, which then runs *child* at once.
+        again: the arguments that start it, behind the interpreter; this program's own unless given. Whoever did more
+            than parse a command line before the call gives others.
+        variables: what it gets beside this process's environment.
     """
     global lifeline
     if LIFELINE in os.environ:
@@ -54,7 +70,7 @@ def run_guarded(child: Callable[[], int], *, anew: bool = sys.platform == "darwi
         signal.pthread_sigmask(signal.SIG_UNBLOCK, blocked)
         lifeline = reader
         if anew:
-            _start_again(reader)
+            _start_again(reader, [*again] or sys.orig_argv[1:], variables)
         sys.exit(child())
     os.close(reader)
     for number in _PASSED_ON:
@@ -67,23 +83,32 @@ def run_guarded(child: Callable[[], int], *, anew: bool = sys.platform == "darwi
     return _afterwards(status, saved)
 
 
-def _start_again(reader: int) -> None:
+def _start_again(reader: int, arguments: list[str], variables: Mapping[str, str]) -> None:
     os.set_inheritable(reader, True)
-    os.execve(sys.executable, [sys.executable, *sys.orig_argv[1:]], {**os.environ, LIFELINE: str(reader)})
+    os.execve(sys.executable, [sys.executable, *arguments], {**os.environ, **variables, LIFELINE: str(reader)})
 
 
 def _wait(pid: int) -> int:
     """The child's wait status once it has ended. While it is stopped, so are we, and the shell has the terminal."""
-    while True:
-        _, status = os.waitpid(pid, os.WUNTRACED)
-        if not os.WIFSTOPPED(status):
-            return status
+    _, status = os.waitpid(pid, os.WUNTRACED)
+    while os.WIFSTOPPED(status):
         os.kill(os.getpid(), signal.SIGSTOP)
-        ended, status = os.waitpid(pid, os.WUNTRACED | os.WCONTINUED | os.WNOHANG)
-        if ended and not os.WIFSTOPPED(status) and not os.WIFCONTINUED(status):
+        status = _going_on(pid)
+    return status
+
+
+def _going_on(pid: int) -> int:
+    """The child's next stop or end, now that we were told to go on. It is told too, where nobody else did."""
+    for _ in range(SHELLS_TURN):
+        changed, status = os.waitpid(pid, os.WUNTRACED | os.WCONTINUED | os.WNOHANG)
+        if changed and not os.WIFCONTINUED(status):
             return status
-        if not ended or os.WIFSTOPPED(status):
-            _send(pid, signal.SIGCONT)
+        if changed:
+            break
+        time.sleep(0.01)
+    else:
+        _send(pid, signal.SIGCONT)
+    return os.waitpid(pid, os.WUNTRACED)[1]
 
 
 def _send(pid: int, number: int) -> None:

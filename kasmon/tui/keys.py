@@ -112,7 +112,7 @@ ACTIONS: Final = (
     Action("settings", ("comma",), "settings", "Themes, and where the config lies", _LIST, Group.KASMON),
     Action("help", ("?", "f1"), "help", "This help", _LIST, Group.KASMON, footer=True),
     Action("palette", ("ctrl+p",), "palette", "Find any action or session by name", _ALL, Group.KASMON, palette=False),
-    Action("quit", ("q",), "quit", "Close the dashboard; the agents go on", _LIST, Group.KASMON, footer=True),
+    Action("quit", ("q", "ctrl+c"), "quit", "Close the dashboard; the agents go on", _LIST, Group.KASMON, footer=True),
 )
 
 _NAMED: Final = {
@@ -184,8 +184,9 @@ def chosen(wanted: Mapping[str, str | Iterable[str]], file: str = "config") -> K
     keys_in_force = Keys(put)
     for place in Where:
         taken: dict[str, str] = {}
+        also = place if place is Where.TERMINAL else Where.EVERYWHERE  # a terminal gets every key but one
         for row in ACTIONS:
-            if row.where in (place, Where.EVERYWHERE):
+            if row.where in (place, also):
                 for key in keys_in_force.of(row.id):
                     if taken.setdefault(key, row.id) != row.id:
                         why = f"the key {shown_key(key)!r} would also be {taken[key]!r} {place.value}"

@@ -69,7 +69,7 @@ class Look:
 
     def __init__(self, theme: ThemeFile, *, utf8: bool = True) -> None:
         self.utf8 = utf8
-        self._colours = variables(theme)
+        self._colours, self._contrast = variables(theme), theme.contrast
         self._styles: dict[tuple[str, Ground], Style] = {}
 
     def colour(self, role: str) -> str:
@@ -88,7 +88,7 @@ class Look:
         if "solid" in how:
             back, front = front, self._colours["k-background"]
         elif "line" not in role:
-            front = readable(front, back) if ground == "selected" else front
+            front = readable(front, back, self._contrast) if ground == "selected" else front
         style = Style(
             color=front, bgcolor=back, bold="bold" in how or None, italic="italic" in how or None,
             underline="underline" in how or None, strike="strike" in how or None,

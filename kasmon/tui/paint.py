@@ -43,7 +43,8 @@ class Brush:
             if waiting or not screen.is_active:
                 return False
             widget._set_dirty(*regions)
-            screen._compositor.update_widgets({widget})
+            # What else waits for the next frame is painted with it: `_compositor_refresh` forgets all that waits.
+            screen._compositor.update_widgets({widget, *screen._dirty_widgets})
             screen._compositor_refresh()
         except AttributeError:  # another Textual: its next frame paints
             return False

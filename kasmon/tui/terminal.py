@@ -52,6 +52,8 @@ class Terminal(Widget):
         self._text: list[str] = []
         self._strips: list[Strip | None] = []
         self._brush = Brush()
+        self._base: Style | None = None
+        """The widget's own colours, which are the program's default ones; None until they are looked up anew."""
 
     def show(self, rows: Rows) -> None:
         """Take one push. What it does not carry stays as it was, unless it is full or of another size."""
@@ -132,17 +134,21 @@ class Terminal(Widget):
 
     def render_line(self, y: int) -> Strip:
         width = self.size.width
-        base = self.rich_style
+        base = self._base = self._base or self.rich_style
         row = y + self.corner.y
         if not 0 <= row < self.rows:
             return Strip.blank(width, base)
-        strip = self._strip(row).crop_extend(self.corner.x, self.corner.x + width, None).apply_style(base)
+        strip = _laid_out(self._strip(row), self.corner.x, width, base)
         if self.live and self.cursor.visible and row == self.cursor.y and not self.scrolled:
             strip = _with_cursor(strip, self.cursor.x - self.corner.x, width, _CURSORS.get(self.cursor.shape))
         if y == 0 and (marker := self._marker()):
             strip = strip.crop(0, max(width - len(marker), 0))
             strip = Strip.join([strip, Strip([Segment(marker[:width], base + Style(reverse=True))])])
         return strip
+
+    def notify_style_update(self) -> None:
+        super().notify_style_update()
+        self._base = None
 
     def _marker(self) -> str:
         if self.scrolled:
@@ -156,13 +162,24 @@ class Terminal(Widget):
         return strip
 
 
+def _laid_out(strip: Strip, left: int, width: int, base: Style) -> Strip:
+    """The *width* cells of *strip* from *left* on, in *base* where the row says nothing else."""
+    if left or strip.cell_length > width:
+        strip = strip.crop(left, left + width)
+    segments = [Segment(text, base + style if style else base) for text, style, _ in strip]
+    if (rest := width - strip.cell_length) > 0:
+        segments.append(Segment(" " * rest, base))
+    return Strip(segments, width)
+
+
 def _with_cursor(strip: Strip, x: int, width: int, style: Style | None) -> Strip:
     """*strip* with the character at cell *x*, however wide, drawn as the cursor."""
     if not 0 <= x < width:
         return strip
     start, end = _cells_at(strip.text, x)
-    before, under, after = strip.crop(0, start), strip.crop(start, end), strip.crop(end, width)
-    return Strip.join([before, under.apply_style(style or _CURSORS["block"]), after])
+    *before, under, after = strip.divide([start, end, width] if start else [end, width])
+    drawn = under.apply_style(style or _CURSORS["block"])
+    return Strip([segment for part in (*before, drawn, after) for segment in part], width)
 
 
 def _cells_at(text: str, x: int) -> tuple[int, int]:

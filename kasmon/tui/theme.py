@@ -102,6 +102,8 @@ class ThemeFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 
     title: str
     dark: bool = True
+    contrast: Annotated[float, msgspec.Meta(ge=1, le=21)] = 4.5
+    """How well every text reads on the selected row at least, by the WCAG's formula."""
     colors: Colors
     states: States
     diff: Diff

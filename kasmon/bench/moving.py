@@ -1,0 +1,92 @@
+"""Run as a program in a terminal: the dashboard over a fleet of values that keep changing.
+
+python -m kasmon.bench.moving ROWS ALIVE CHANGES HZ
+"""
+
+import asyncio
+import random
+import sys
+import time
+from collections.abc import AsyncIterator, Callable, Sequence
+
+import msgspec
+
+from kasmon.bench.stage import session_id
+from kasmon.config import Offer
+from kasmon.host.wire import Gone, Rows
+from kasmon.model.command import Mode
+from kasmon.model.fleet import Fleet
+from kasmon.model.permission import SessionId
+from kasmon.model.session import HostSeen, Session, Tokens
+from kasmon.model.state import SessionState
+from kasmon.store.log import START, Cursor
+from kasmon.tui.app import Kasmon
+from kasmon.tui.world import Facts, Heard, Settings, Wanted
+
+
+class MovingWorld:
+    """Implements `World`: fleets of *rows* sessions, of which *changes* differ from one fleet to the next."""
+
+    terminals = None
+
+    def __init__(self, rows: int, alive: int, changes: int, rate_hz: float) -> None:
+        self._rng = random.Random(7)
+        self._alive, self._changes, self._rate_hz = alive, changes, rate_hz
+        now = time.time()
+        self._sessions = [self._session(number, number < alive, now) for number in range(rows)]
+
+    def hear(self, heard: Callable[[Rows | Gone], None], /) -> None:
+        """There are no terminals."""
+
+    async def changes(self) -> AsyncIterator[Fleet]:
+        while True:
+            yield Fleet(sessions=tuple(self._sessions), at=time.time())
+            await asyncio.sleep(1 / self._rate_hz)
+            for number in self._rng.sample(range(self._alive), self._changes):
+                old = self._sessions[number]
+                tokens = Tokens(input=self._rng.randrange(100_000), output=900, context=800, limit=200_000)
+                line = f"step {self._rng.randrange(1000)} of many"
+                self._sessions[number] = msgspec.structs.replace(old, last_line=line, tokens=tokens)
+
+    async def settings(self) -> AsyncIterator[Settings]:
+        yield Settings()
+        await asyncio.Event().wait()
+
+    async def transcript(self, session: SessionId, since: Cursor = START, /) -> AsyncIterator[Heard]:
+        yield Facts(events=(), cursor=since)
+        await asyncio.Event().wait()
+
+    async def wish(self, wanted: Wanted, /) -> str:
+        return ""
+
+    async def offers(self) -> Sequence[Offer]:
+        return ()
+
+    async def secrets(self, session: SessionId, /) -> Sequence[str]:
+        return ()
+
+    async def attach_argv(self, session: SessionId, /) -> Sequence[str]:
+        return ("true",)
+
+    def _session(self, number: int, alive: bool, now: float) -> Session:
+        return Session(
+            id=session_id(number),
+            name=f"row-{number:04d}",
+            agent="scripted",
+            mode=Mode.SDK,
+            backend="scripted",
+            state=SessionState.WORKING if alive else SessionState.ENDED,
+            since=now - number,
+            generation=1,
+            last_line="Working on it",
+            exit_code=None if alive else 0,
+            host=HostSeen(pid=1, alive=True) if alive else None,
+        )
+
+
+def main(rows: int, alive: int, changes: int, rate_hz: float) -> None:
+    Kasmon(world=MovingWorld(rows, alive, changes, rate_hz)).run()
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3]), float(sys.argv[4]))

@@ -1,0 +1,151 @@
+"""When a request comes before a person: by itself where nobody is doing anything else, else as a word and a key."""
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Final
+
+from textual.timer import Timer
+
+from kasmon.clean import clean_line
+from kasmon.model.permission import RequestId, SessionId
+from kasmon.model.session import Session
+from kasmon.tui.asking import QUIET_S, Queue
+from kasmon.tui.asks import AskCard, Asked
+from kasmon.tui.bars import Notice
+from kasmon.tui.dialog import Dialog
+from kasmon.tui.focus import FocusView
+
+if TYPE_CHECKING:
+    from kasmon.model.permission import Request
+    from kasmon.tui.app import Kasmon
+
+RISE_S: Final = 0.1
+"""How often it is looked whether a request may rise, while one waits for that."""
+
+
+class Inbox:
+    """The requests of the fleet, the card that shows them, and the line that says that they wait."""
+
+    def __init__(self, app: "Kasmon") -> None:
+        self.app = app
+        self.queue = Queue()
+        self._known_secrets: dict[SessionId, tuple[str, ...]] = {}
+        self._timer: Timer | None = None
+
+    def start(self) -> None:
+        """Begin to look; call it once the app runs."""
+        self._timer = self.app.set_interval(RISE_S, self.consider, pause=True)
+        self.look_soon()
+
+    def take(self, changed: Iterable[Session], gone: Iterable[SessionId]) -> None:
+        """Learn what these sessions ask now."""
+        changed = tuple(changed)
+        if self.queue.take(changed, gone):
+            self._learn_secrets(changed)
+            self._tell_card()
+            self.look_soon()
+
+    def sent(self, request: RequestId) -> None:
+        """An answer is on its way."""
+        self.queue.sent(request)
+        self._tell_card()
+        self.tell()
+
+    def failed(self, request: RequestId) -> None:
+        """The answer did not arrive: it waits again."""
+        self.queue.failed(request)
+        self._tell_card()
+        self.look_soon()
+
+    def open(self) -> None:
+        """Show the card with the first request that waits, over whatever is on the screen."""
+        if self.card is not None:
+            return
+        waiting = self.queue.waiting
+        first = next((ask for ask in waiting if not ask.later), None) or next(iter(waiting), None)
+        if first is None:
+            self.app.say("No request waits.")
+        elif first.session in self._known_secrets:
+            self._show(first)
+
+    def close(self, put_off: Iterable[RequestId]) -> None:
+        """Take the card away; *put_off* wait on, and do not rise by themselves again."""
+        if (card := self.card) is not None:
+            self.queue.put_off(put_off)
+            card.dismiss()
+            self.app.hold_still()
+            self.app.call_later(self.tell)
+
+    @property
+    def card(self) -> AskCard | None:
+        return next((screen for screen in self.app.screen_stack if isinstance(screen, AskCard)), None)
+
+    def consider(self) -> None:
+        """Let a request rise if nobody is doing anything else; look again soon if one could otherwise."""
+        rising = self.queue.rising()
+        if rising is None or not self.app.list_has_keys:
+            self._pause()
+            self.tell()
+        elif self.app.quiet_for() >= QUIET_S and rising.session in self._known_secrets:
+            self._pause()
+            self._show(rising)
+
+    def look_soon(self) -> None:
+        """Something changed that a request may rise by."""
+        if self._timer is not None and self.queue.rising() is not None:
+            self._timer.resume()
+
+    def tell(self) -> None:
+        """Say that requests wait, wherever no card says it."""
+        app = self.app
+        waiting = len(self.queue.waiting)
+        will_rise = self.queue.rising() is not None and app.list_has_keys
+        notice: Notice | None = None
+        if waiting and self.card is None and not will_rise:
+            many = "1 request waits" if waiting == 1 else f"{waiting} requests wait"
+            keys = app.keys.of("inbox")
+            key = app.keys.shown("inbox", app.utf8) if app.list_has_keys or len(keys) < 2 else keys[1].upper()
+            notice = Notice(many, "state-asking", key, "shows it" if waiting == 1 else "shows them", "inbox")
+        elif app.fleet.read_only:
+            notice = Notice(f"Nothing can be written down: {clean_line(app.fleet.read_only)}", "bad")
+        inside = app.desk.preview.inside
+        if isinstance(inside, FocusView):
+            inside.waiting = waiting if inside.is_live else 0
+            notice = None if inside.is_live else notice
+        above = [screen for screen in app.screen_stack[1:] if isinstance(screen, Dialog)]
+        app.desk.banner.notice = None if above else notice
+        for dialog in above:
+            dialog.notice(notice)
+
+    def _show(self, first: "Request") -> None:
+        app = self.app
+        app.push_screen(AskCard(app.look, app.clock, app.keys, self._asked(first.session), first))
+        self.tell()
+
+    def _asked(self, shown: SessionId | None) -> Asked:
+        waiting = self.queue.waiting
+        ids = {ask.session for ask in waiting} | ({shown} if shown is not None else set())
+        sessions = {id_: session for id_ in ids if (session := self.app.desk.table.session(id_)) is not None}
+        return Asked(waiting=waiting, sessions=sessions, known={id_: self._known_secrets.get(id_, ()) for id_ in ids})
+
+    def _tell_card(self) -> None:
+        if (card := self.card) is not None:
+            card.learn(self._asked(card.request.session))
+
+    def _learn_secrets(self, changed: Iterable[Session]) -> None:
+        """A card may be shown once it is known what must not stand on it."""
+        new = [session.id for session in changed if session.asks and session.id not in self._known_secrets]
+        if self.app.world is None:
+            self._known_secrets |= dict.fromkeys(new, ())
+        elif new:
+            self.app.run_worker(self._ask_secrets(new), group="secrets")
+
+    async def _ask_secrets(self, sessions: Iterable[SessionId]) -> None:
+        assert self.app.world is not None
+        for session in sessions:
+            self._known_secrets[session] = tuple(await self.app.world.secrets(session))
+        self._tell_card()
+        self.look_soon()
+
+    def _pause(self) -> None:
+        if self._timer is not None:
+            self._timer.pause()

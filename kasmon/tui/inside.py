@@ -1,0 +1,149 @@
+"""Going into a session and out of it: its terminal, or its transcript with a box to write in."""
+
+import asyncio
+from typing import TYPE_CHECKING, Final
+
+from textual.widget import Widget
+
+from kasmon.clean import clean_line
+from kasmon.errors import KasmonError
+from kasmon.host.wire import Gone, Rows
+from kasmon.model.command import Mode
+from kasmon.model.permission import SessionId
+from kasmon.model.session import Session
+from kasmon.tui.feed import Transcripts
+from kasmon.tui.focus import FocusView
+from kasmon.tui.keyboard import CTRL_BRACKET, LeaveKey
+from kasmon.tui.lines import Lines
+from kasmon.tui.look import Look, session_label
+from kasmon.tui.session import SessionView
+
+if TYPE_CHECKING:
+    from kasmon.tui.app import Kasmon
+
+REST_S: Final = 0.05
+"""A transcript is read when the cursor has rested so long, in seconds."""
+
+
+class Inside:
+    """Makes what the preview shows, keeps what was written and not sent, and moves the keyboard in and out."""
+
+    def __init__(self, app: "Kasmon") -> None:
+        self.app = app
+        self.leave_key: LeaveKey = CTRL_BRACKET
+        self.transcripts = Transcripts()
+        self._drafts: dict[SessionId, str] = {}
+
+    @property
+    def widget(self) -> Widget | None:
+        return self.app.desk.preview.inside
+
+    def make(self, session: Session) -> Widget:
+        """The widget that shows what this session shows."""
+        world = self.app.world
+        if session.mode is Mode.TMUX:
+            link = world.terminals if world is not None else None
+            if link is not None:
+                return FocusView(link, session.id, self.leave_key)
+            note = Lines(self.app.look, "background")
+            note.say((), ((" Live terminals need tmux; this one cannot be shown.", "soft"),))
+            return note
+        transcript = self.transcripts.of(session.id).transcript
+        view = SessionView(session, transcript, self.app.look, self.app.keys)
+        if world is not None:
+            self.app.run_worker(self._follow(session.id, view), group="transcript", exclusive=True)
+        return view
+
+    def learn(self) -> None:
+        """The session that is shown is another value now."""
+        session = self.app.desk.preview.session
+        if session is not None and isinstance(self.widget, SessionView):
+            self.widget.learn(session)
+
+    def forget(self, session: SessionId) -> None:
+        self.transcripts.drop(session)
+        self._drafts.pop(session, None)
+
+    def last_diff(self, session: SessionId) -> str:
+        """The last change that the session's transcript told of, as a unified diff; empty where none is known."""
+        told = self.transcripts.known(session)
+        return told.diff if told else ""
+
+    def heard(self, push: Rows | Gone) -> None:
+        """A host told something of a terminal."""
+        view = self.widget
+        if isinstance(view, FocusView) and view.session == push.session:
+            if isinstance(push, Rows):
+                view.show(push)
+            else:
+                view.lost(clean_line(push.why))
+
+    def enter(self, wanted: SessionId) -> None:
+        """Give the keyboard to this session."""
+        app = self.app
+        session = app.desk.table.session(wanted)
+        if session is None:
+            return
+        app.desk.enter(wanted)
+        view = self.widget
+        if isinstance(view, FocusView):
+            view.label = session_label(session, wanted)
+            app.call_after_refresh(view.enter)
+        elif isinstance(view, SessionView):
+            view.enter(self._drafts.pop(wanted, ""))
+        else:
+            self.leave()
+            return
+        app.offer_keys()
+        app.call_after_refresh(app.inbox.tell)
+
+    def leave(self) -> None:
+        """The keyboard is the list's again; what was written is kept."""
+        app, view = self.app, self.widget
+        if isinstance(view, SessionView) and (draft := view.leave()):
+            self._drafts[view.session.id] = draft
+        elif isinstance(view, FocusView):
+            view.leave()
+        app.hold_still()
+        app.desk.leave()
+        app.offer_keys()
+        app.inbox.look_soon()
+        app.inbox.tell()
+
+    def give_back(self, session: SessionId, text: str) -> None:
+        """A prompt was not taken: its text is in the box again, unless something else is."""
+        view = self.widget
+        if isinstance(view, SessionView) and view.session.id == session and view.box is not None:
+            if not view.box.text:
+                view.box.text = text
+        elif session not in self._drafts:
+            self._drafts[session] = text
+
+    def attach(self, session: SessionId) -> None:
+        """Leave the screen to the session's real terminal, and come back."""
+        if self.app.world is not None:
+            self.app.run_worker(self._sit_down(session), group="attach", exclusive=True)
+
+    def dress(self, look: Look) -> None:
+        if isinstance(self.widget, SessionView):
+            self.widget.dress(look)
+
+    async def _follow(self, session: SessionId, view: SessionView) -> None:
+        """Read the session's log into its transcript, for as long as it is shown."""
+        assert self.app.world is not None
+        await asyncio.sleep(REST_S)
+        told = self.transcripts.of(session)
+        async for heard in self.app.world.transcript(session, told.cursor):
+            told.take(heard)
+            view.changed()
+
+    async def _sit_down(self, session: SessionId) -> None:
+        from kasmon.tui.attach import attached  # seldom needed
+
+        assert self.app.world is not None
+        try:
+            argv = await self.app.world.attach_argv(session)
+            await attached(self.app, argv)
+        except KasmonError as error:
+            self.app.say(f"{error.message} {error.hint}", severity="error")
+        self.app.hold_still()

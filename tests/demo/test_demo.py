@@ -1,0 +1,104 @@
+"""The demo: alive within seconds, every state that can be reached, nothing of the user's touched, nothing left."""
+
+import json
+import os
+import signal
+import subprocess
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kasmon.demo.cast import CAST, cast
+from kasmon.demo.scratch import Scratch, scratch_places, sweep
+from kasmon.host.alive import lock_holder
+from kasmon.model.script import parse
+from kasmon.model.step import Bad
+from kasmon.paths import places
+from tests.demo.outside import KASMON, Outside, run
+from tests.waiting import until
+
+
+@pytest.fixture
+def outside() -> Iterator[Outside]:
+    with Outside() as made:
+        yield made
+
+
+@pytest.mark.parametrize("part", [part for part in CAST if part.script], ids=lambda part: part.name)
+def test_every_script_of_the_cast_is_understood(part: Any) -> None:
+    assert [] == [step for step in parse(part.script) if isinstance(step, Bad)]
+
+
+def test_the_cast_has_twelve_agents_in_both_modes_and_two_waves_with_peers() -> None:
+    agents = [part for part in cast(12) if part.script]
+
+    assert 12 == len(agents)
+    assert {"sdk", "tmux"} == {part.mode for part in agents}
+    assert {1: 4, 2: 3} == Counter(part.wave for part in agents if part.wave)
+    assert all(part.peers == {1: 4, 2: 3}[part.wave] for part in agents if part.wave)
+
+
+def test_a_larger_demo_has_more_agents_and_a_smaller_one_the_first() -> None:
+    assert 40 == sum(bool(part.script) for part in cast(40))
+    assert [part.name for part in CAST[:3]] == [part.name for part in cast(3)]
+
+
+@pytest.mark.story
+@pytest.mark.timeout(120)
+def test_a_headless_demo_ends_with_the_whole_fleet_as_json_and_its_picture_and_leaves_nothing(outside: Outside) -> None:
+    svg = outside.folder / "fleet.svg"
+    before = set(Path("/tmp").glob("kasmon-demo-*"))
+
+    printed = run((*KASMON, "demo", "--headless", "8", "--svg", str(svg)), outside.environment)
+
+    sessions = json.loads(printed.splitlines()[-1])["sessions"]
+    states = Counter(session["state"] for session in sessions)
+    assert {"starting", "idle", "asking", "limited", "unsure", "lost", "ended"} <= set(states)
+    assert {"working", "idle"} & set(states)
+    asked = [session for session in sessions if session["asking"] == "permission" and session["mode"] == "sdk"]
+    assert 4 == len(asked)
+    assert any(session["exit_code"] == 139 for session in sessions)
+    assert "billing" in svg.read_text("utf-8")
+    assert [] == outside.records()
+    assert before == set(Path("/tmp").glob("kasmon-demo-*"))
+
+
+@pytest.mark.story
+@pytest.mark.timeout(120)
+def test_what_a_demo_killed_with_9_left_is_swept_by_the_next_start(outside: Outside) -> None:
+    demo = subprocess.Popen(
+        (*KASMON, "demo", "--headless", "60"),
+        env=outside.environment,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    inside = Path(until(outside.records, 20.0, "the demo's record")[0].folder)
+    hosts = until(lambda: [p for path in inside.glob("s/kasmon/**/*.lock") if (p := lock_holder(path))], 20.0, "hosts")
+    os.kill(demo.pid, signal.SIGKILL)
+    demo.wait()
+
+    assert [inside] == sweep(places(outside.environment))
+
+    assert not inside.exists()
+    assert [] == outside.records()
+    assert [] == [pid for pid in hosts if Path(f"/proc/{pid}/cmdline").exists() and _is_ours(pid)]
+
+
+def test_a_demo_that_runs_is_not_swept(outside: Outside, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in outside.environment.items():
+        monkeypatch.setenv(name, value)
+    scratch = Scratch(places())
+    try:
+        assert [] == sweep(places())
+        assert scratch_places(scratch.folder).state.is_dir()
+    finally:
+        scratch.close()
+    assert not scratch.folder.exists()
+
+
+def _is_ours(pid: int) -> bool:
+    return b"kasmon" in Path(f"/proc/{pid}/cmdline").read_bytes()

@@ -1,0 +1,65 @@
+"""The story of the whole: the dashboard is killed in the middle of it all, and nothing is lost."""
+
+import os
+import signal
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from kasmon.demo.cast import CAST
+from tests.demo.outside import KASMON, Outside
+from tests.waiting import until
+
+NAMES = [part.name for part in CAST]
+
+
+def requests(outside: Outside, inside: Path) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = outside.ask("inbox", inside=inside)["requests"]
+    return [request for request in found if request["kind"] == "permission"]
+
+
+def dashboard_of(demo: int) -> int:
+    """The pid of the demo's only living child, once the one that started the agents has gone."""
+
+    def only_child() -> int | None:
+        children = [c for c in psutil.Process(demo).children() if c.status() != psutil.STATUS_ZOMBIE]
+        return children[0].pid if len(children) == 1 else None
+
+    return until(only_child, 20.0, "one child of the demo")
+
+
+@pytest.mark.story
+@pytest.mark.timeout(120)
+def test_a_killed_dashboard_opens_again_on_the_same_rows_and_requests_and_an_answer_reaches_its_agent() -> None:
+    with Outside() as outside:
+        demo = outside.start(*KASMON, "demo")
+        outside.shows(*NAMES)
+        inside = Path(until(outside.records, what="the demo's record")[0].folder)
+        waiting = until(lambda: r if len(r := requests(outside, inside)) == 4 else None, what="four requests")
+
+        os.kill(dashboard_of(demo), signal.SIGKILL)
+        outside.shows("was killed (signal 9)", "Enter opens the dashboard again")
+        outside.press("Enter")
+
+        outside.shows(*NAMES)
+        key = ("id", "digest", "shown")
+        assert [[r[k] for k in key] for r in waiting] == [[r[k] for k in key] for r in requests(outside, inside)]
+
+        outside.shows("1 of 4", "● ready")
+        outside.press("a")
+
+        first, *others = waiting
+        until(lambda: [r["id"] for r in requests(outside, inside)] == [r["id"] for r in others], what="one answered")
+        until(
+            lambda: outside.ask("show", first["session"], inside=inside)["session"]["state"] == "idle", what="its end"
+        )
+
+        outside.shows("1 of 3", "● ready")
+        outside.press("Escape")
+        until(lambda: "1 of 3" not in outside.screen(), what="the card's leaving")
+        outside.press("q")
+        outside.shows("Quit")
+        outside.press("y")
+        until(lambda: not outside.records() and not inside.exists(), what="nothing left behind")
