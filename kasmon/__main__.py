@@ -2,7 +2,7 @@
 
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import MutableMapping, Sequence
 
 KEPT = ("TEXTUAL_THEME", "TEXTUAL_ANIMATIONS")
 """What of Textual's variables may still do something; the others press keys, import code or open connections."""
@@ -10,7 +10,7 @@ KEPT = ("TEXTUAL_THEME", "TEXTUAL_ANIMATIONS")
 
 def main() -> int:
     """Do what the command line says; return the exit code."""
-    forget_textual()
+    forget_textual(os.environ)
     arguments = sys.argv[1:]
     if arguments[:1] == ["host"]:
         return host(arguments[1:])
@@ -59,12 +59,12 @@ def plain_ls(arguments: Sequence[str]) -> tuple[str | None, int | None, bool] | 
     return states, wave, wants_json
 
 
-def forget_textual() -> None:
+def forget_textual(environment: MutableMapping[str, str]) -> None:
     """Drop Textual's variables, unless somebody works on kasmon itself (`KASMON_DEV=1`)."""
-    if os.environ.get("KASMON_DEV") != "1":
-        for name in [name for name in os.environ if name.startswith("TEXTUAL_") or name == "TEXTUAL"]:
+    if environment.get("KASMON_DEV") != "1":
+        for name in [name for name in environment if name.startswith("TEXTUAL_") or name == "TEXTUAL"]:
             if name not in KEPT:
-                del os.environ[name]
+                del environment[name]
 
 
 if __name__ == "__main__":

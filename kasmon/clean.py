@@ -24,6 +24,7 @@ Clean = NewType("Clean", str)
 KNOWN_LENGTH: Final = 6
 """A known value shorter than this, in characters, is no secret worth hiding: it would turn up everywhere."""
 
+# Patterns are compiled by `re` when they are first needed; plain ASCII, as most of `kasmon ls`, needs none.
 _EMOJI: Final = (
     "\u00a9\u00ae\u203c\u2049\u2122\u2139\u2194-\u21aa\u231a-\u23ff\u24c2\u25aa-\u25fe\u2600-\u27bf\u2934\u2935"
     "\u2b05-\u2b55\u3030\u303d\u3297\u3299\U0001f000-\U0001faff"
@@ -41,14 +42,14 @@ _JOINERS: Final = (
     f"(?<![{_EMOJI}])(?<![{_EMOJI}]\ufe0f)\u200d|\u200d(?![{_EMOJI}])"
     f"|(?<![{_EMOJI}])(?<![0-9#*](?=\ufe0f\u20e3))[\ufe0e\ufe0f]"
 )
-_HIDING: Final = re.compile(f"[{_IGNORABLE}]|{_JOINERS}")
-_CONTROL: Final = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
-_BREAK: Final = re.compile(r"\r\n|[\n\v\f\r\x85\u2028\u2029]")
+_HIDING: Final = f"[{_IGNORABLE}]|{_JOINERS}"
+_CONTROL: Final = r"[\x00-\x08\x0b-\x1f\x7f-\x9f]"
+_BREAK: Final = r"\r\n|[\n\v\f\r\x85\u2028\u2029]"
 _BLANK: Final = "\u2800"
 """The braille pattern without dots: a space that does not look like one in code, a space in a drawn graph."""
-_HIDDEN: Final = re.compile(f"[\\x00-\\x08\\x0b\\x0c\\x0e-\\x1f\\x7f-\\x9f{_BLANK}]|\\r(?!\\n)|{_HIDING.pattern}")
+_HIDDEN: Final = f"[\\x00-\\x08\\x0b\\x0c\\x0e-\\x1f\\x7f-\\x9f{_BLANK}]|\\r(?!\\n)|{_HIDING}"
 
-_SEQUENCE: Final = re.compile(
+_SEQUENCE: Final = (
     r"(?:\x1b\]|\x9d)[^\n\r\x07\x18\x1a\x1b\x9c]*+(?:\x1b\\|[\x07\x18\x1a\x9c])?"  # OSC
     r"|(?:\x1b[PX^_k]|[\x90\x98\x9e\x9f])[^\n\r\x18\x1a\x1b\x9c]*+(?:\x1b\\|[\x18\x1a\x9c])?"  # DCS SOS PM APC, title
     r"|(?:\x1b\[|\x9b)[\x00-\x09\x0b\x0c\x0e-\x17\x19\x1c-\x1f\x7f0-?]*+[ -/]*+[@-~]?"  # CSI
@@ -56,10 +57,10 @@ _SEQUENCE: Final = re.compile(
 )
 """One escape sequence; one that does not end reaches to the end of its line."""
 
-_NOTABLE: Final = re.compile(r"[^\x20-\x7e]| (?![^\r\n])")
+_NOTABLE: Final = r"[^\x20-\x7e]| (?![^\r\n])"
 _OUR_MARKS: Final = frozenset("⟨␤␍␉␠")
 
-_TOKEN: Final = re.compile(
+_TOKEN: Final = (
     r"\b[Bb]earer[ \t]{1,8}(?P<bearer>[A-Za-z0-9._~+/=-]{16,})"
     r"|-----BEGIN [A-Z ]{0,30}PRIVATE KEY-----(?P<pem>(?:(?:\\r|\\n|\s){1,4}[A-Za-z0-9+/=]{40,80}(?![A-Za-z0-9+/=]))+)"
     r"|\bsk-[A-Za-z0-9_-]{16,}"
@@ -102,7 +103,7 @@ def has_hidden(text: str) -> bool:
     """Whether *text* holds control, bidi or invisible characters; newlines, tabs and whole emoji do not count."""
     if text.isascii() and text.isprintable():
         return False
-    return _HIDDEN.search(text) is not None
+    return re.search(_HIDDEN, text) is not None
 
 
 def redact(text: str, known: Iterable[str] = ()) -> tuple[Clean, int]:
@@ -117,20 +118,21 @@ def redact(text: str, known: Iterable[str] = ()) -> tuple[Clean, int]:
 
 
 def _stripped(text: str, line_break: str) -> str:
-    if "\x1b" in text or _CONTROL.search(text):
-        text = _SEQUENCE.sub("", text)
-    text = _CONTROL.sub("", _BREAK.sub(line_break, text))
-    return text if text.isascii() else _HIDING.sub("\ufffd", text.replace(_BLANK, " "))
+    if "\x1b" in text or re.search(_CONTROL, text):
+        text = re.sub(_SEQUENCE, "", text)
+    text = re.sub(_CONTROL, "", re.sub(_BREAK, line_break, text))
+    return text if text.isascii() else re.sub(_HIDING, "\ufffd", text.replace(_BLANK, " "))
 
 
 def _shown(text: str, secrets: Sequence[tuple[int, int]] = ()) -> str:
     if not secrets and text.isascii() and text.isprintable() and not text.endswith(" "):
         return text
     first, last = len(text) - len(text.lstrip("\n")), len(text.rstrip("\n"))
+    notable = re.compile(_NOTABLE)
     pieces: list[str] = []
     at = 0
     for start, end in (*secrets, (len(text), len(text))):
-        for match in _NOTABLE.finditer(text, at, start):
+        for match in notable.finditer(text, at, start):
             here = match.start()
             at_end = not first <= here < last
             pieces += (text[at:here], _mark(match[0], text[here - 1 : here], text[here + 1 : here + 2], at_end))
@@ -165,7 +167,7 @@ def _shows_itself(character: str, before: str) -> bool:
 
     if character in _OUR_MARKS or character == _BLANK or not character.isprintable():
         return False
-    if _HIDING.match(character) or normalize("NFC", character) != character:
+    if re.match(_HIDING, character) or normalize("NFC", character) != character:
         return False
     if category(character)[0] == "M":
         return not before.isascii() and normalize("NFC", before + character) == before + character
@@ -174,7 +176,7 @@ def _shows_itself(character: str, before: str) -> bool:
 
 def _secrets(text: str, known: Iterable[str]) -> list[tuple[int, int]]:
     """Where secrets stand in *text*, in order; those that overlap come as one."""
-    spans = [match.span(match.lastgroup or 0) for match in _TOKEN.finditer(text)]
+    spans = [match.span(match.lastgroup or 0) for match in re.finditer(_TOKEN, text)]
     for value in {value for value in known if len(value) >= KNOWN_LENGTH}:
         at = text.find(value)
         while at >= 0:

@@ -155,7 +155,8 @@ def show(session: Session, /, *, json: Json = False) -> None:
 @app.command
 def send(
     session: Annotated[
-        str | None, Parameter(help="Id, exact name, or the beginning of an id; left out with --to.")
+        str | None,
+        Parameter(allow_leading_hyphen=True, help="Id, exact name, or the beginning of an id; left out with --to."),
     ] = None,
     text: Text = None,
     /,
@@ -333,11 +334,18 @@ def doctor(
 
 
 @app.command
-def bench(*arguments: Annotated[str, Parameter(allow_leading_hyphen=True)]) -> int:
+def bench(
+    *names: Annotated[str, Parameter(help="What to measure; by default everything.")],
+    rounds: Annotated[int, Parameter(help="How often each time is measured.")] = 9,
+    seconds: Annotated[float, Parameter(help="How long each load is watched.")] = 10.0,
+    json: Json = False,
+) -> int:
     """Measure kasmon on this machine, as ratios."""
-    from kasmon.commands.screen import bench
+    from kasmon.bench.run import main
 
-    return bench(arguments)
+    if rounds < 1 or seconds <= 0:
+        raise UsageError("nothing can be measured in no time.", hint="--rounds takes 1 or more, --seconds more than 0.")
+    return main(names, rounds=rounds, seconds=seconds, json=json)
 
 
 @app.command

@@ -39,7 +39,7 @@ def _own_kasmon(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 @pytest.fixture(autouse=True)
 def _one_terminal(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """The same colours, locale and stillness on every machine."""
-    for variable in [name for name in os.environ if name.startswith("TEXTUAL")]:
+    for variable in [name for name in os.environ if name.startswith("TEXTUAL") and "SNAPSHOT" not in name]:
         monkeypatch.delenv(variable)
     for variable in ("NO_COLOR", "FORCE_COLOR", "TMUX", "TMUX_PANE"):
         monkeypatch.delenv(variable, raising=False)

@@ -26,7 +26,9 @@ def talk() -> tuple[Event, ...]:
         TurnStarted(at=at + 1, prompt="The login test fails since Tuesday. Find out why, and mend it."),
         ThoughtSaid(at=at + 3, text="The token's clock may be compared in local time."),
         ToolStarted(at=at + 4, call="1", tool="Grep", title="expires_at in kasmon/", input="{}"),
-        ToolFinished(at=at + 5, call="1", output="kasmon/auth.py:41:    expires_at = datetime.now()\nkasmon/auth.py:88: ..."),
+        ToolFinished(
+            at=at + 5, call="1", output="kasmon/auth.py:41: expires_at = datetime.now()\nkasmon/auth.py:88: ..."
+        ),
         MessageSaid(
             at=at + 9,
             text="Found it: `expires_at` is **local time** and is compared with UTC.\n\n"

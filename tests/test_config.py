@@ -91,6 +91,7 @@ BAD = {
     "number for a key": ("[keys]\nnext = 'w'\nquit = 3", 3, "keys.quit", ""),
     "value for a table": ("ui = 3", 1, "ui", ""),
     "unknown mode": ('[agents.claude]\nexecution_mode = "SDK"', 2, "agents.claude.execution_mode", '"sdk"'),
+    "unknown default": ("default_agent = 'cloud'", 1, "default_agent", "claude"),
     "unknown sandbox": ('[agents.claude]\nsandbox = "docker"', 2, "agents.claude.sandbox", '"jail"'),
     "too small": ("[limits]\ncall_s = 0", 2, "limits.call_s", ""),
     "too large": ("[tmux]\nhistory_limit = 99999999", 2, "tmux.history_limit", ""),
@@ -288,7 +289,7 @@ def test_an_edit_keeps_comments_order_mode_and_the_link(places: Places, tmp_path
     ("key", "said", "value"),
     [
         ("default_agent", "shell", "shell"),
-        ("default_agent", "[x]", "[x]"),
+        ("ui.theme", "[x]", "[x]"),
         ("tmux.history_limit", "500", 500),
         ("limits.call_s", "2.5", 2.5),
         ("ui.ascii", "yes", "yes"),
@@ -331,6 +332,17 @@ def test_a_refused_value_leaves_the_file_as_it_was(
 
     assert "# mine\n[ui]\nbell = true\n" == file.read_text()
     assert [file] == list(places.config.iterdir())
+
+
+def test_a_caller_may_refuse_the_new_config_too(places: Places) -> None:
+    """What the schema cannot know, such as the dashboard's actions."""
+
+    def check(config: Config) -> None:
+        raise ConfigError("config", "no such action")
+
+    with pytest.raises(UsageError, match="no such action"):
+        put(places, "keys.fly", "f", check)
+    assert not places.config.exists()
 
 
 @pytest.mark.parametrize("text", ["[ui]\nbell = \n", "[ui]\nunknown = 1\n"], ids=["broken", "unknown setting"])

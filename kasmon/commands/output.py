@@ -3,7 +3,6 @@
 import contextlib
 import os
 import sys
-import traceback
 from collections.abc import Callable
 from typing import Any, Final, TextIO
 
@@ -48,7 +47,7 @@ def guarded(call: Callable[[], int | None], *, wants_json: bool) -> int:
         _never_fails(stream)
     try:
         code = call()
-        sys.stdout.flush()
+        print(end="", flush=True)
     except KasmonError as error:
         return _complain(error, wants_json)
     except KeyboardInterrupt:
@@ -61,6 +60,8 @@ def guarded(call: Callable[[], int | None], *, wants_json: bool) -> int:
         return _complain(KasmonError(f"the system refused{place}: {error.strerror or error}."), wants_json)
     except Exception as error:  # noqa: BLE001 - a bug of ours: it may hold foreign text, so Python must not print it
         if os.environ.get("KASMON_DEV") == "1":
+            import traceback
+
             print(clean_block(traceback.format_exc()), file=sys.stderr)
         text = f"kasmon made a mistake: {type(error).__name__}: {error}."
         return _complain(KasmonError(text, hint="With KASMON_DEV=1 it says where."), wants_json)

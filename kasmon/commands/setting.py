@@ -4,7 +4,7 @@ from typing import Any
 
 from kasmon.commands.objects import answer
 from kasmon.commands.output import as_json, say, tell
-from kasmon.config import load
+from kasmon.config import Config, load
 from kasmon.config.edit import put
 from kasmon.config.explain import Explained, explain, settings
 from kasmon.errors import UsageError
@@ -23,7 +23,7 @@ def config(key: str | None, value: str | None, explained: str | None, *, wants_j
     if explained is not None and key is not None:
         raise UsageError("--explain takes the key itself.", hint=f"Say `kasmon config --explain {key}`.")
     if key is not None and value is not None:
-        put(where, key, value)
+        put(where, key, value, check=_check_keys)
     if explained is not None:
         _print_explained(explain(where, explained), wants_json=wants_json)
     elif key is not None:
@@ -38,6 +38,16 @@ def config(key: str | None, value: str | None, explained: str | None, *, wants_j
             tell(answer(file=str(where.config_file), settings=_plain(found)))
         else:
             say(f"# {where.config_file}", *(f"{name} = {_written(set_to)}" for name, set_to in found.items()))
+
+
+def _check_keys(config: Config) -> None:
+    """
+    Raises:
+        ConfigError: if an action or key is unknown, or one key would do two things.
+    """
+    from kasmon.tui.keys import chosen
+
+    chosen(config.keys)
 
 
 def _print_explained(told: Explained, *, wants_json: bool) -> None:

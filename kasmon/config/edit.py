@@ -3,6 +3,7 @@
 import os
 import tempfile
 import tomllib
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, get_args, get_origin
@@ -15,11 +16,12 @@ from kasmon.errors import ConfigError, NotFoundError, UsageError
 from kasmon.paths import Places, private_folder
 
 
-def put(places: Places, key: str, said: str) -> Config:
+def put(places: Places, key: str, said: str, check: Callable[[Config], object] = lambda config: None) -> Config:
     """Set *key* to what *said* says on a command line; return the config that is in force then.
 
     A text may be written without quotes, a list as TOML or as its only element. The file is replaced whole or not at
-    all, and keeps its mode, its comments and its place behind a link.
+    all, and keeps its mode, its comments and its place behind a link. *check* may refuse the new config, too: by
+    raising a ConfigError.
 
     Raises:
         NotFoundError: if there is no such setting.
@@ -38,6 +40,7 @@ def put(places: Places, key: str, said: str) -> Config:
     after = _edited(before, path, _value(said, kind))
     try:
         config = parse(after, str(file))
+        check(config)
     except ConfigError as error:
         raise UsageError(f"{key!r} stays as it is: {error.why}.", hint=error.hint) from error
     private_folder(places.config)

@@ -56,7 +56,11 @@ def parse(text: str, file: str = "config") -> Config:
         at_end = text.count("\n") + 1 if place.startswith("end") else None
         why = f"it is no TOML: {why[:1].lower()}{why[1:]}"
         raise ConfigError(file, why, line=int(line[1]) if line else at_end) from error
-    return _Reader(text, file).struct(Config(), table, ())
+    reader = _Reader(text, file)
+    config = reader.struct(Config(), table, ())
+    if config.default_agent not in config.agents:
+        raise reader.error(f"there is no profile {config.default_agent!r}", ("default_agent",), sorted(config.agents))
+    return config
 
 
 def line_of(text: str, path: Sequence[str]) -> int | None:

@@ -31,7 +31,7 @@ from kasmon.model.event import (
     UsageReported,
 )
 from kasmon.model.heights import Heights
-from kasmon.model.text import NARROWEST, Line
+from kasmon.model.text import Line
 
 KEPT_BLOCKS: Final = 512
 """How many drawn blocks are kept for each width."""
@@ -89,13 +89,16 @@ class Transcript:
         self.changes += 1
 
     def write(self, text: str, thinking: bool = False) -> None:
-        """Show *text* behind the last block: all that is written so far of a message whose fact has not come yet."""
-        self._live = (text, thinking)
-        self.changes += 1
+        """Show *text* behind the last block: all that is written so far of a message whose fact has not come yet.
+
+        An empty text ends what is shown of its own kind, and leaves the other kind alone.
+        """
+        if text or self._live[1] == thinking:
+            self._live = (text, thinking)
+            self.changes += 1
 
     def lines(self, width: int) -> "Lines":
         """The rows at *width* cells; the view follows whatever is added later."""
-        width = max(width, NARROWEST)
         view = self._views.get(width)
         if view is None:
             view = self._views[width] = Lines(self, width)

@@ -28,8 +28,9 @@ FOLD = f"{__version__}/{zlib.crc32(' '.join(Session.__struct_fields__).encode())
 DAMAGE = frozenset({sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_SCHEMA, sqlite3.SQLITE_ERROR})
 LATER = frozenset({sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED})
 
-_encode = msgspec.msgpack.Encoder().encode
-_decode = msgspec.msgpack.Decoder(Session).decode
+# JSON as in the logs: what one can hold, a number of any size say, the other can too. MessagePack could not.
+_encode = msgspec.json.Encoder().encode
+_decode = msgspec.json.Decoder(Session).decode
 
 
 def _first_tables(database: sqlite3.Connection) -> None:
@@ -106,10 +107,9 @@ class Index:
             UnavailableError: if the disk does not take it.
         """
         try:
-            if self._database is None:
-                self._database = self._opened()
-                changed = fold.sessions.keys()
-            written = self._write(self._database, fold, changed, gone)
+            afresh = self._database is None
+            self._database = self._database or self._opened()
+            written = _write(self._database, fold, fold.sessions.keys() if afresh else changed, gone, afresh)
         except (sqlite3.Error, OSError) as error:
             self.close()
             code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_IOERR) & 0xFF
@@ -131,39 +131,37 @@ class Index:
 
     def _opened(self) -> sqlite3.Connection:
         os.close(os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600))
-        database = connect(self.path, writing=True)
-        if database.execute("PRAGMA quick_check(1)").fetchone() != ("ok",):
-            database.close()
-            raise _damaged()
-        return database
+        return connect(self.path, writing=True)
 
-    def _write(
-        self,
-        database: sqlite3.Connection,
-        fold: FleetFold,
-        changed: Iterable[SessionId],
-        gone: Iterable[SessionId],
-    ) -> bool:
-        rows = [
-            (session, folded.inode, folded.cursor, _encode(folded.session))
-            for session in changed
-            if (folded := fold.sessions.get(session)) is not None
-        ]
-        database.execute("BEGIN IMMEDIATE")
-        try:
-            if not _migrated(database):
-                return False
-            if len(rows) == len(fold.sessions):
-                database.execute("DELETE FROM session")
-            database.execute("DELETE FROM fleet")
-            database.execute("INSERT INTO fleet VALUES (?, ?, ?)", (FOLD, fold.inode, fold.cursor))
-            database.executemany("DELETE FROM session WHERE id = ?", [(session,) for session in gone])
-            database.executemany("INSERT OR REPLACE INTO session VALUES (?, ?, ?, ?)", rows)
-            database.execute("COMMIT")
-            return True
-        finally:
-            if database.in_transaction:
-                database.execute("ROLLBACK")
+
+def _write(
+    database: sqlite3.Connection,
+    fold: FleetFold,
+    changed: Iterable[SessionId],
+    gone: Iterable[SessionId],
+    afresh: bool,
+) -> bool:
+    """Write all of it or nothing; false if it is a newer kasmon's. *afresh* touches, and so checks, every page."""
+    rows = [
+        (session, folded.inode, folded.cursor, _encode(folded.session))
+        for session in changed
+        if (folded := fold.sessions.get(session)) is not None
+    ]
+    database.execute("BEGIN IMMEDIATE")
+    try:
+        if not _migrated(database):
+            return False
+        if afresh:
+            database.execute("DELETE FROM session")
+        database.execute("DELETE FROM fleet")
+        database.execute("INSERT INTO fleet VALUES (?, ?, ?)", (FOLD, fold.inode, fold.cursor))
+        database.executemany("DELETE FROM session WHERE id = ?", [(session,) for session in gone])
+        database.executemany("INSERT OR REPLACE INTO session VALUES (?, ?, ?, ?)", rows)
+        database.execute("COMMIT")
+        return True
+    finally:
+        if database.in_transaction:
+            database.execute("ROLLBACK")
 
 
 def _migrated(database: sqlite3.Connection) -> bool:
@@ -173,9 +171,3 @@ def _migrated(database: sqlite3.Connection) -> bool:
         migrate(database)
         database.execute(f"PRAGMA user_version={number}")
     return bool(version <= len(MIGRATIONS))
-
-
-def _damaged() -> sqlite3.DatabaseError:
-    error = sqlite3.DatabaseError("a page is damaged")
-    error.sqlite_errorcode = sqlite3.SQLITE_CORRUPT
-    return error

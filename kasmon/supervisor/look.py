@@ -28,32 +28,40 @@ ROOM_BYTES: Final = 1 << 20
 
 
 class Sight:
-    """Sees who is alive. `refresh` it before each look."""
+    """Sees who is alive. `check` it before each look."""
 
     def __init__(self, places: Places) -> None:
         self._places = places
-        self._tmux_host: int | None = None
         self._locks: dict[SessionId, Path] = {}
 
-    def refresh(self) -> None:
-        """See anew what all sessions share.
+    def check(self) -> None:
+        """Make sure that we can see: a lock that cannot be opened would look like one that nobody holds.
 
         Raises:
-            OSError: where the system does not let us see: an unreadable folder, no file handles left.
+            OSError: where the system does not let us: an unreadable folder, no file handles left.
         """
-        self._tmux_host = None
         with contextlib.suppress(FileNotFoundError):
             os.close(os.open(self._places.sessions, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC))
-            self._tmux_host = lock_holder(self._places.tmux_host_lock)
 
-    def of(self, session: Session) -> Seen:
-        """Who of *session* is alive, as far as `derive` wants to know."""
-        if session.state is SessionState.ENDED:
+    def read(self, fold: FleetFold, session: SessionId) -> Seen:
+        """Bring *session* up to date in *fold*, and see who of it is alive then.
+
+        A host's last facts are in the log before its lock is free: where nobody holds it, the log is read once more.
+
+        Raises:
+            OSError: if the log is there and cannot be read.
+        """
+        fold.read_session(session)
+        folded = fold.sessions[session].session
+        if folded.state is SessionState.ENDED:
             return Seen()
-        if session.mode is Mode.TMUX and session.generation > 0:
-            host = self._tmux_host
-        else:
-            host = lock_holder(self._locks.get(session.id) or self._lock(session.id))
+        seen = self._of(folded)
+        if seen.host is None and fold.read_session(session):
+            seen = self._of(fold.sessions[session].session)
+        return seen
+
+    def _of(self, session: Session) -> Seen:
+        host = lock_holder(self._locks.get(session.id) or self._lock(session.id))
         if host is not None or session.generation == 0:
             return Seen(host)
         agent_runs = session.mode is Mode.TMUX and is_running(session.pid, session.pid_started)
@@ -80,20 +88,17 @@ def look_once(places: Places, clock: Callable[[], float] = time.time) -> Fleet:
     remember(places.index, fold)
     try:
         fold.read_fleet()
-        sight.refresh()
+        sight.check()
+        shown: list[Session] = []
         for session in list(fold.sessions):
-            fold.read_session(session)
+            seen = sight.read(fold, session)
+            shown.append(derive(fold.sessions[session].session, seen, now))
     except OSError as error:
         raise UnavailableError(
             f"cannot read {str(error.filename or places.state)!r}: {error.strerror}.",
             hint="`kasmon doctor` looks into it.",
         ) from error
-    sessions = (folded.session for folded in fold.sessions.values())
-    return Fleet(
-        sessions=tuple(derive(session, sight.of(session), now) for session in sessions),
-        at=now,
-        read_only=no_room(places),
-    )
+    return Fleet(sessions=tuple(shown), at=now, read_only=no_room(places))
 
 
 def no_room(places: Places) -> str:

@@ -109,7 +109,7 @@ class FleetWatch:
         """Bring *wanted*, and what the fleet's log tells of, up to date in `_fleet`."""
         now, problem = self._clock(), ""
         try:
-            self._sight.refresh()
+            self._sight.check()
             moved = self._fold.read_fleet()
         except OSError as error:
             self._publish(now, False, _why(error))
@@ -122,15 +122,14 @@ class FleetWatch:
             if session not in self._fold.sessions:
                 continue
             try:
-                if self._fold.read_session(session):
-                    grown.append(session)
-                elif session in self._shown and session not in self._unended:
-                    continue
-                seen = self._sight.of(self._fold.sessions[session].session)
+                before = self._fold.sessions[session]
+                seen = self._sight.read(self._fold, session)
             except OSError as error:
                 problem = _why(error)
                 self._unended.add(session)  # to be looked at again with the next reconcile
                 continue
+            if self._fold.sessions[session] is not before:
+                grown.append(session)
             differs |= self._show(session, seen, now)
         if self._keeper is not None:
             self._keeper.note(moved.changed.union(grown), moved.gone)

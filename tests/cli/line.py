@@ -1,13 +1,10 @@
 """A kasmon of a test's own, driven through its command line by real processes."""
 
-import contextlib
 import fcntl
 import json
 import os
 import pty
 import select
-import shutil
-import signal
 import subprocess
 import sys
 import termios
@@ -19,7 +16,7 @@ from typing import Any
 
 import msgspec
 
-from kasmon.host.alive import lock_holder
+from kasmon.demo.scratch import clear
 from kasmon.paths import Places, places
 from tests.waiting import until
 
@@ -98,24 +95,7 @@ class Line:
         )
 
     def close(self) -> None:
-        if self.places.tmux_socket.exists():
-            self._end(lock_holder(self.places.tmux_host_lock))
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                subprocess.run(
-                    [self.environment.get("KASMON_TMUX", "tmux"), "-S", str(self.places.tmux_socket), "kill-server"],
-                    capture_output=True,
-                    timeout=10,
-                    check=False,
-                )
-        self._end(lock_holder(self.places.tmux_host_lock))
-        for folder in self.places.sessions.glob("*"):
-            self._end(lock_holder(folder / "host.lock"))
-        shutil.rmtree(self.home, ignore_errors=True)
-
-    def _end(self, pid: int | None) -> None:
-        if pid:
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
+        clear(self.home)
 
 
 def _is_there(awaited: Awaited, said: bytes) -> bool:
@@ -142,18 +122,22 @@ def on_terminal(
         preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),  # so that Ctrl+C is a signal there
     )
     os.close(inner)
-    said, waiting, deadline = b"", list(typed), time.monotonic() + LIMIT_S
+    said, waiting, over, deadline = b"", list(typed), False, time.monotonic() + LIMIT_S
     try:
         while time.monotonic() < deadline:
             if select.select([outer], [], [], 0.05)[0]:
                 try:
                     piece = os.read(outer, 65536)
                 except OSError:  # the last of them has closed its end
+                    over = True
                     break
                 said += piece
             if waiting and _is_there(waiting[0][0], said):
                 os.write(outer, waiting.pop(0)[1].encode())
-        return child.wait(10), said.decode("utf-8", "surrogateescape")
+        text = said.decode("utf-8", "surrogateescape")
+        assert not waiting, f"{argv} never came to {waiting[0][0]}: {text[-3000:]!a}"
+        assert over, f"{argv} did not end: {text[-3000:]!a}"
+        return child.wait(LIMIT_S), text
     finally:
         os.close(outer)
         if child.poll() is None:

@@ -1,10 +1,12 @@
 """The contract of the command line: JSON, exit codes and errors, by real processes around a real structured session."""
 
 import json
+import os
+import subprocess
 
 import pytest
 
-from tests.cli.line import Line
+from tests.cli.line import KASMON, Line
 from tests.waiting import until
 
 FIELDS = {
@@ -142,6 +144,7 @@ def test_a_broadcast_has_a_receipt_from_each(kasmon: Line) -> None:
 
     assert ids == {receipt["session"] for receipt in receipts}
     assert {"finished"} == {receipt["state"] for receipt in receipts}
+    assert 2 == len(kasmon.json("send", "--to", "wave=2", "-", given="say once more")["receipts"])
     assert 4 == kasmon("send", "--to", "wave=7", "say on").code
     assert 2 == kasmon("send", "--to", "colour=red", "say on").code
     assert 2 == kasmon("send", "one", "say on", "--to", "wave=2").code
@@ -207,7 +210,11 @@ BAD = {
     "sandboxed": (["new", "x", "--sandbox", "jail"], 4, "unable", "later version"),
     "claude structured": (["new", "x", "--agent", "claude", "--mode", "sdk"], 4, "unable", "--mode tmux"),
     "no such setting": (["config", "ui.colour"], 3, "not-found", "ui.theme"),
+    "no such action": (["config", "keys.fly", "f"], 2, "usage", "no such action"),
+    "key with two meanings": (["config", "keys.quit", "n"], 2, "usage", "new"),
     "no such value": (["config", "ui.bell", "loud"], 2, "usage", "true, false"),
+    "nothing to measure": (["bench", "luck"], 2, "usage", "first-frame"),
+    "no time to measure": (["bench", "--seconds", "0"], 2, "usage", "--seconds"),
     "demo of nobody": (["demo", "--agents", "0"], 2, "usage", "--agents"),
 }
 
@@ -256,3 +263,18 @@ def test_help_changes_nothing(kasmon: Line, words: str) -> None:
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
 def test_a_shell_can_complete(kasmon: Line, shell: str) -> None:
     assert "doctor" in kasmon("completion", shell).out
+
+
+def test_a_reader_that_leaves_is_no_error(kasmon: Line) -> None:
+    reader, writer = os.pipe()
+    os.close(reader)
+    with os.fdopen(writer, "w") as nobody_reads:
+        done = subprocess.run(
+            [*KASMON, "completion", "bash"],
+            stdout=nobody_reads,
+            stderr=subprocess.PIPE,
+            env=kasmon.environment,
+            check=False,
+        )
+
+    assert (0, b"") == (done.returncode, done.stderr)

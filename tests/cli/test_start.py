@@ -54,20 +54,25 @@ def test_both_ways_of_reading_an_ls_say_the_same(kasmon: Line, words: str) -> No
     assert kasmon("ls", *words.split()) == kasmon("ls", *words.split(), "--")
 
 
-def test_textuals_variables_are_dropped_but_for_two(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_textuals_variables_are_dropped_but_for_two() -> None:
     """TEXTUAL_PRESS would press keys, TEXTUAL_DRIVER import code, TEXTUAL open connections."""
-    names = ["TEXTUAL", "TEXTUAL_PRESS", "TEXTUAL_DRIVER", "TEXTUAL_SCREENSHOT", "TEXTUAL_THEME", "TEXTUAL_ANIMATIONS"]
-    for name in names:
-        monkeypatch.setenv(name, "x")
-    import os
+    given = [
+        "TEXTUAL",
+        "TEXTUAL_PRESS",
+        "TEXTUAL_DRIVER",
+        "TEXTUAL_SCREENSHOT",
+        "TEXTUAL_THEME",
+        "TEXTUAL_ANIMATIONS",
+        "X",
+    ]
+    environment = dict.fromkeys(given, "x")
 
-    forget_textual()
+    forget_textual(environment)
+    assert ["TEXTUAL_THEME", "TEXTUAL_ANIMATIONS", "X"] == list(environment)
 
-    assert ["TEXTUAL_THEME", "TEXTUAL_ANIMATIONS"] == [name for name in names if name in os.environ]
-    monkeypatch.setenv("KASMON_DEV", "1")
-    monkeypatch.setenv("TEXTUAL_PRESS", "x")
-    forget_textual()
-    assert "TEXTUAL_PRESS" in os.environ
+    for_kasmons_own = dict.fromkeys(given, "x") | {"KASMON_DEV": "1"}
+    forget_textual(for_kasmons_own)
+    assert [*given, "KASMON_DEV"] == list(for_kasmons_own)
 
 
 def test_without_a_terminal_the_dashboard_says_what_works_instead(kasmon: Line) -> None:
@@ -86,3 +91,14 @@ def test_a_terminal_that_cannot_draw_gets_a_sentence(kasmon: Line, term: str, wo
     assert 2 == code
     assert "\x1b" not in said
     assert "kasmon ls --watch" in said or "kasmon demo --headless" in said
+
+
+def test_the_dashboard_opens_on_a_terminal_and_gives_it_back(kasmon: Line) -> None:
+    kasmon.new("fix-auth", "say hello")
+
+    leaves = [("fix-auth", "q"), ("The dashboard closes", "y")]
+    code, said = kasmon.terminal(typed=leaves, TEXTUAL_PRESS="x", TEXTUAL_DRIVER="no.such:Driver")
+
+    assert 0 == code, said[-2000:]
+    assert said.index("\x1b[?1049h") < said.index("fix-auth") < said.rindex("\x1b[?1049l")
+    assert "idle" == kasmon.json("wait", "fix-auth", "--for", "idle", "--timeout", "10")["sessions"][0]["state"]

@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import os
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import AsyncIterator
@@ -66,7 +67,10 @@ class Inn(House):
         return process
 
     def listens(self, pid: int) -> bool:
-        return self.places.tmux_host_socket.is_socket() and lock_holder(self.places.tmux_host_lock) == pid
+        """Whether the host *pid* lets clients in; a socket that one before it left does not count."""
+        with socket.socket(socket.AF_UNIX) as asking:
+            is_there = asking.connect_ex(str(self.places.tmux_host_socket)) == 0
+        return is_there and lock_holder(self.places.tmux_host_lock) == pid
 
     @contextlib.asynccontextmanager
     async def serving(self) -> AsyncIterator[HostLink]:
@@ -77,9 +81,8 @@ class Inn(House):
         running = asyncio.create_task(host.run())
         try:
             await auntil(lambda: running.done() or self.places.tmux_host_socket.is_socket())
-            link = await self.link()
-            yield link
-            await link.aclose()
+            async with self.client() as link:
+                yield link
         finally:
             host.end()
             await asyncio.wait([running], timeout=20)
@@ -87,7 +90,17 @@ class Inn(House):
         await running
 
     async def link(self) -> HostLink:
+        """A link that the test hangs up itself."""
         return await HostLink.open(self.places.tmux_host_socket)
+
+    @contextlib.asynccontextmanager
+    async def client(self) -> AsyncIterator[HostLink]:
+        """A link to the host, hung up at the end."""
+        link = await self.link()
+        try:
+            yield link
+        finally:
+            await link.aclose()
 
     # Sessions
 
@@ -182,7 +195,8 @@ class Screen:
 async def prompted(link: HostLink, session: str, text: str, **more: Any) -> Receipt:
     """The receipt of a prompt."""
     done = await link.ask(Do(n=0, session=SessionId(session), wish=Prompt(text=text, **more)), limit_s=25)
-    assert isinstance(done, Done) and done.receipt is not None
+    assert isinstance(done, Done)
+    assert done.receipt is not None
     return done.receipt
 
 

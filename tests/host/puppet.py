@@ -25,6 +25,8 @@ class Puppet:
         self.launch: Launch | None = None
         self.told: list[Wish] = []
         self.closed = 0
+        self.knows_its_end = True
+        """Its events end after `SessionEnded`, as they should."""
         self.on_open: Callable[[], Awaitable[None]] | None = None
         """What opening does before it succeeds."""
         self.on_wish: Callable[[Wish], Awaitable[None]] | None = None
@@ -58,7 +60,7 @@ class Puppet:
             if isinstance(word, Exception):
                 raise word
             yield word
-            if isinstance(word, SessionEnded):
+            if isinstance(word, SessionEnded) and self.knows_its_end:
                 return
 
     async def send(self, wish: Wish, /) -> None:

@@ -180,8 +180,11 @@ async def test_an_agent_may_use_a_name_again_once_its_request_is_closed(house: H
         assert f"{ME}-2" == second.id
         with pytest.raises(RequestClosedError):
             await do(link, answer(first))
+        puppet.say(RequestWithdrawn(at=1.0, request=RequestId("tool-7")))
+        await auntil(lambda: not house.session().asks)
 
     assert 1 == len(answers(puppet))
+    assert [second.id] == [fact.request for fact in house.only(RequestWithdrawn)]
 
 
 async def test_what_was_set_aside_waits_on_and_can_still_be_answered(house: House, puppet: Puppet) -> None:

@@ -1,5 +1,6 @@
 """The host's pen: every fact reaches the log, in order, also over a full disk."""
 
+import asyncio
 import hashlib
 import subprocess
 import sys
@@ -8,12 +9,14 @@ from pathlib import Path
 import pytest
 
 from kasmon import __version__
+from kasmon.errors import InteractiveOnlyError
 from kasmon.host import pen as pen_module
 from kasmon.host import process
 from kasmon.host.blob import KEPT, fitted
 from kasmon.host.book import Book
 from kasmon.host.pen import Pen
-from kasmon.model.command import Answer, Interrupt, Mode, Receipt, ReceiptId, ReceiptState
+from kasmon.host.wire import Look
+from kasmon.model.command import Answer, Interrupt, Mode, Prompt, Receipt, ReceiptId, ReceiptState
 from kasmon.model.event import (
     EVENT_BYTES,
     Event,
@@ -53,20 +56,18 @@ def book(house: House) -> Book:
 
 
 class FullDisk:
-    """A log that cannot be written while a folder stands in its place."""
+    """A log that cannot be written while a link that leads nowhere stands in its place; each change is one step."""
 
     def __init__(self, log: Path) -> None:
-        self.log, self.kept = log, log.with_suffix(".kept")
+        self.log, self.kept, self.link = log, log.with_suffix(".kept"), log.with_suffix(".link")
 
     def fill(self) -> None:
-        if self.log.exists():
-            self.log.rename(self.kept)
-        self.log.mkdir()
+        self.kept.hardlink_to(self.log)
+        self.link.symlink_to("nowhere")
+        self.link.replace(self.log)
 
     def free(self) -> None:
-        self.log.rmdir()
-        if self.kept.exists():
-            self.kept.rename(self.log)
+        self.kept.replace(self.log)
 
 
 @pytest.fixture
@@ -124,7 +125,7 @@ def test_over_a_full_disk_facts_wait_in_order_and_none_is_lost(book: Book, house
     disk.fill()
     for n in range(5):
         assert not book.append(said(str(n)))
-    assert (5, "Is a directory") == (book.unwritten, book.trouble)
+    assert (5, "Too many levels of symbolic links") == (book.unwritten, book.trouble)
     disk.free()
     assert book.append(said("after"))
 
@@ -252,7 +253,7 @@ async def test_the_pen_tries_again_until_the_disk_has_room_and_says_what_was(
     await pen.aclose(10)
 
     assert [str(n) for n in range(10)] == [fact.text for fact in house.only(MessageSaid)]
-    assert "Is a directory" in notice.text
+    assert "Too many levels of symbolic links" in notice.text
 
 
 async def test_a_closing_pen_writes_what_it_has(book: Book, house: House) -> None:
@@ -306,3 +307,20 @@ async def test_a_full_disk_does_not_take_away_live_control(
         assert [answer.decision] == [wish.decision for wish in puppet.told if isinstance(wish, Answer)]
         disk.free()
         await auntil(lambda: [Decision.DENY] == [closed.decision for closed in house.session().closed])
+
+
+async def test_a_receipt_is_in_the_log_before_its_sender_hears_of_it(
+    house: House, puppet: Puppet, disk: FullDisk, quick: None
+) -> None:
+    async with house.hosting(puppet):
+        await auntil(lambda: house.only(SessionStarted))
+        link = await house.linked()
+        disk.fill()
+        asking = asyncio.create_task(do(link, Prompt(text="hello")))
+        await auntil(lambda: puppet.prompts)
+        with pytest.raises(InteractiveOnlyError):
+            await link.ask(Look(n=0, session=ME))
+        assert not asking.done()
+        disk.free()
+
+        assert (await asking).receipt in [moved.receipt for moved in house.only(ReceiptMoved)]

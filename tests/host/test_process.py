@@ -21,13 +21,12 @@ from kasmon.errors import (
 from kasmon.host import structured
 from kasmon.host.client import HostLink
 from kasmon.host.process import Host
-from kasmon.host.wire import Do, Done, Forget, FromHost, Gone, Look, Quit, Read, Rename, Unwatch, Watch, Written
+from kasmon.host.wire import Done, Forget, FromHost, Gone, Look, Quit, Read, Rename, Unwatch, Watch, Written
 from kasmon.model.command import Interrupt, Mode, Prompt, Stop
 from kasmon.model.event import (
     MessageSaid,
     NoticeRaised,
     Opened,
-    ReceiptMoved,
     SessionEnded,
     SessionStarted,
     ThoughtSaid,
@@ -126,6 +125,13 @@ async def test_what_an_agent_says_after_its_end_is_no_fact(house: House, puppet:
         await auntil(lambda: not house.places.socket(ME).exists())
 
     assert isinstance(house.events()[-1], SessionEnded)
+
+
+async def test_an_agent_that_goes_on_after_its_end_is_not_waited_for(house: House, puppet: Puppet) -> None:
+    puppet.knows_its_end = False
+    async with house.hosting(puppet):
+        puppet.say(SessionEnded(at=time.time(), exit_code=0))
+        await auntil(lambda: not house.places.socket(ME).exists())
 
 
 async def test_an_agent_whose_backend_fails_says_so_and_ends(house: House, puppet: Puppet) -> None:
@@ -414,12 +420,19 @@ async def test_a_wish_after_the_end_is_refused(house: House, puppet: Puppet, mon
 # Live text
 
 
+async def watching(house: House, shown: list[FromHost], rate_hz: float = 20.0) -> HostLink:
+    """A link that watches the session from now on, and puts what it is shown into *shown*."""
+    await started(house)
+    link = await house.linked()
+    link.on_push = shown.append
+    link.tell(Watch(session=ME, rate_hz=rate_hz))
+    return link
+
+
 async def test_text_is_shown_while_it_is_written_and_forgotten_once_it_is_said(house: House, puppet: Puppet) -> None:
     shown: list[FromHost] = []
     async with house.hosting(puppet):
-        link = await house.linked()
-        link.on_push = shown.append
-        link.tell(Watch(session=ME))
+        await watching(house, shown)
         puppet.say(Chunk(text="Hel"), Chunk(text="lo"))
         await auntil(lambda: shown[-1:] == [Written(session=ME, text="Hello")])
         puppet.say(said("Hello"))
@@ -429,20 +442,17 @@ async def test_text_is_shown_while_it_is_written_and_forgotten_once_it_is_said(h
 async def test_who_begins_to_watch_sees_what_was_written_so_far(house: House, puppet: Puppet) -> None:
     shown: list[FromHost] = []
     async with house.hosting(puppet):
+        await started(house)
         puppet.say(Chunk(text="hm, ", thinking=True), UsageReported(at=1.0))
         await auntil(lambda: house.only(UsageReported))
-        link = await house.linked()
-        link.on_push = shown.append
-        link.tell(Watch(session=ME))
+        await watching(house, shown)
         await auntil(lambda: shown == [Written(session=ME, text="hm, ", thinking=True)])
 
 
 async def test_a_finished_thought_leaves_the_text_that_is_being_written(house: House, puppet: Puppet) -> None:
     shown: list[FromHost] = []
     async with house.hosting(puppet):
-        link = await house.linked()
-        link.on_push = shown.append
-        link.tell(Watch(session=ME))
+        await watching(house, shown)
         puppet.say(Chunk(text="hm", thinking=True), Chunk(text="So"), ThoughtSaid(at=1.0, text="hm"), Chunk(text=" it"))
         await auntil(lambda: shown[-1:] == [Written(session=ME, text="So it")])
 
@@ -450,9 +460,7 @@ async def test_a_finished_thought_leaves_the_text_that_is_being_written(house: H
 async def test_a_flood_of_words_is_shown_in_few_pushes(house: House, puppet: Puppet) -> None:
     shown: list[FromHost] = []
     async with house.hosting(puppet):
-        link = await house.linked()
-        link.on_push = shown.append
-        link.tell(Watch(session=ME, rate_hz=1000))
+        await watching(house, shown, rate_hz=1000)
         began_at = time.monotonic()
         puppet.say(*(Chunk(text="word ") for _ in range(5000)))
         await auntil(lambda: shown and isinstance(shown[-1], Written) and len(shown[-1].text) == 25_000)
@@ -464,15 +472,12 @@ async def test_a_flood_of_words_is_shown_in_few_pushes(house: House, puppet: Pup
 async def test_who_stops_watching_hears_no_more(house: House, puppet: Puppet) -> None:
     shown: list[FromHost] = []
     async with house.hosting(puppet):
-        link, other = await house.linked(), await house.linked()
-        link.on_push = shown.append
-        link.tell(Watch(session=ME))
+        link = await watching(house, shown)
         link.tell(Unwatch(session=ME))
         with pytest.raises(InteractiveOnlyError):
             await link.ask(Look(n=0, session=ME))
         heard: list[FromHost] = []
-        other.on_push = heard.append
-        other.tell(Watch(session=ME))
+        await watching(house, heard)
         puppet.say(Chunk(text="Hello"))
         await auntil(lambda: heard)
 
@@ -482,9 +487,7 @@ async def test_who_stops_watching_hears_no_more(house: House, puppet: Puppet) ->
 async def test_who_watches_is_told_that_it_is_over(house: House, puppet: Puppet) -> None:
     shown: list[FromHost] = []
     async with house.hosting(puppet):
-        link = await house.linked()
-        link.on_push = shown.append
-        link.tell(Watch(session=ME))
+        link = await watching(house, shown)
         puppet.say(SessionEnded(at=time.time(), why="out of tokens"))
         await auntil(lambda: not link.is_open)
 
@@ -503,14 +506,3 @@ async def test_a_host_that_cannot_listen_starts_no_agent(house: House, puppet: P
     assert puppet.launch is None
     assert "cannot listen" in house.session().end_why
     house.places.make()
-
-
-async def test_a_receipt_is_in_the_log_before_its_sender_hears_of_it(house: House, puppet: Puppet) -> None:
-    async with house.hosting(puppet):
-        await started(house)
-        link = await house.linked()
-        answer = await link.ask(Do(n=0, session=ME, wish=Prompt(text="hello")))
-        written = [moved.receipt for moved in house.only(ReceiptMoved)]
-
-        assert isinstance(answer, Done)
-        assert answer.receipt in written

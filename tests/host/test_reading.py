@@ -9,7 +9,9 @@ from kasmon.model.permission import SessionId
 BUFFER = [b"zero", b"one  ", b"", b"\x1b[31mthree", b"four", b"", b"   "]
 
 
-def read(start: int | None = None, end: int | None = None, *, screen_and: int | None = None, ansi: bool = False) -> Read:
+def read(
+    start: int | None = None, end: int | None = None, *, screen_and: int | None = None, ansi: bool = False
+) -> Read:
     return Read(n=1, session=SessionId("abcdefgh"), start=start, end=end, screen_and=screen_and, ansi=ansi)
 
 

@@ -61,6 +61,8 @@ lost = apply(runs(), LineLost(at=2.0, what="tmux server"))
         (lost, None, 150.0, Fate.NOTHING),
         (lost, pane(), 50.0, Fate.FOUND),
         (created(launch("abcdefgh"), 0.0), None, 50.0, Fate.NOTHING),
+        (created(launch("abcdefgh"), 0.0), pane(), 50.0, Fate.FOUND),
+        (ended, pane(), 50.0, Fate.FOUND),
     ],
     ids=[
         "runs on",
@@ -74,6 +76,8 @@ lost = apply(runs(), LineLost(at=2.0, what="tmux server"))
         "was lost before",
         "was lost and is there",
         "never ran",
+        "runs, and nobody had the time to say so",
+        "runs, though it was said to have ended",
     ],
 )
 def test_its_fate(session: Session, facts: PaneFacts | None, server_started: float | None, expected: Fate) -> None:
@@ -97,7 +101,12 @@ def test_only_dead_panes_of_forgotten_sessions_are_ended() -> None:
 def test_the_survey_knows_every_tmux_session_that_is_not_forgotten() -> None:
     here = places()
     here.make()
-    for name, mode in (("aaaaaaaa", Mode.TMUX), ("bbbbbbbb", Mode.SDK), ("cccccccc", Mode.TMUX), ("dddddddd", Mode.TMUX)):
+    for name, mode in (
+        ("aaaaaaaa", Mode.TMUX),
+        ("bbbbbbbb", Mode.SDK),
+        ("cccccccc", Mode.TMUX),
+        ("dddddddd", Mode.TMUX),
+    ):
         here.folder(name).mkdir()
         write_private(here.launch(name), msgspec.json.encode(launch(name, mode)))
     write_private(here.launch("dddddddd"), b"{broken")

@@ -70,7 +70,9 @@ async def test_a_started_session_is_in_its_log(inn: Inn) -> None:
         opened, started, *_ = inn.events(SessionId(ME))
         facts = inn.facts(ME)
 
-        assert isinstance(opened, Opened) and isinstance(started, SessionStarted) and facts
+        assert isinstance(opened, Opened)
+        assert isinstance(started, SessionStarted)
+        assert facts
         assert (facts.pid, os.getpid(), 1) == (started.pid, started.host_pid, started.generation)
         assert started.pid_started
         assert os.getpid() == lock_holder(inn.places.host_lock(ME))
@@ -102,10 +104,23 @@ async def test_an_agent_knows_its_place_and_gets_its_own_variables_only(
         said = await inn.text(link, ME)
         names = [line.partition("=")[0] for line in said]
 
-        assert {f"KASMON_SESSION={ME}", "KASMON_TASK=3", "KASMON_WAVE=2", "KASMON_PEERS=4", "KASMON_PLAN=p"} <= set(said)
+        assert {f"KASMON_SESSION={ME}", "KASMON_TASK=3", "KASMON_WAVE=2", "KASMON_PEERS=4", "KASMON_PLAN=p"} <= set(
+            said
+        )
         assert {"KASMOS_TASK=3", "KASMOS_WAVE=2", "KASMOS_PEERS=4", "TOKEN=a=b☃"} <= set(said)
-        assert not {"SECRET_OF_THE_HOST", "TMUX", "TMUX_PANE", "KASMOS_SESSION"} & set(names)
+        assert not {"SECRET_OF_THE_HOST", "TMUX", "TMUX_PANE"} & set(names)
         assert f"XDG_STATE_HOME={inn.places.state.parent}" in said
+
+
+async def test_an_agent_gets_the_surroundings_of_today_not_those_in_which_tmux_was_started(
+    inn: Inn, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with inn.serving() as link:
+        await inn.run(link, "first234", "cat")
+        monkeypatch.setenv("EDITOR", "new-editor")
+        await inn.run(link, ME, *sh("echo $EDITOR; exec cat"))
+
+        await auntil(lambda: "new-editor" == inn.session(SessionId(ME)).last_line)
 
 
 async def test_what_only_a_start_needs_is_gone_after_it(inn: Inn) -> None:
@@ -148,7 +163,9 @@ async def test_twenty_panes_become_ready_together(inn: Inn) -> None:
 async def test_a_session_that_runs_is_not_started_again(inn: Inn) -> None:
     async with inn.serving() as link:
         session = await inn.run(link, ME, "cat")
-        answers = await asyncio.gather(*(link.ask(Start(n=0, session=session)) for _ in range(3)), return_exceptions=True)
+        answers = await asyncio.gather(
+            *(link.ask(Start(n=0, session=session)) for _ in range(3)), return_exceptions=True
+        )
 
         assert [RefusedError] * 3 == [type(answer) for answer in answers]
         assert 1 == len(inn.only(SessionStarted, session))
@@ -201,7 +218,9 @@ async def test_an_agent_without_signals_works_while_it_prints_and_is_unsure_then
 async def test_a_program_that_reports_its_state_is_believed(inn: Inn) -> None:
     report = r"printf '\033]7501;%s\007' "
     async with inn.serving() as link:
-        await inn.run(link, ME, *sh(f"{report} 'state=idle'; read x; {report} 'state=blocked:kind=permission'; exec cat"))
+        await inn.run(
+            link, ME, *sh(f"{report} 'state=idle'; read x; {report} 'state=blocked:kind=permission'; exec cat")
+        )
         await inn.until_state(ME, S.IDLE)
         await do(link, Prompt(text="go"))
         await inn.until_state(ME, S.ASKING)
@@ -311,7 +330,8 @@ async def test_a_restart_takes_the_same_pane_and_the_next_generation(inn: Inn) -
         await auntil(lambda: inn.session(session).exists)
         after = inn.facts(ME)
 
-        assert before and after
+        assert before
+        assert after
         assert (before.pane_id, before.window_id) == (after.pane_id, after.window_id)
         assert before.pid != after.pid
         assert [1, 2] == [started.generation for started in inn.only(SessionStarted, session)]
@@ -364,7 +384,9 @@ async def test_forgotten_its_pane_is_gone(inn: Inn) -> None:
 async def test_lines_are_read_by_range_and_wrapped_ones_joined(inn: Inn) -> None:
     long = "x" * 300
     async with inn.serving() as link:
-        await inn.run(link, ME, *sh(f"i=0; while [ $i -lt 100 ]; do echo line $i; i=$((i+1)); done; echo {long}; exec cat"))
+        await inn.run(
+            link, ME, *sh(f"i=0; while [ $i -lt 100 ]; do echo line $i; i=$((i+1)); done; echo {long}; exec cat")
+        )
         await inn.ready(ME)
         await auntil(lambda: long[:50].encode() in inn.server.run("capture-pane", "-p", "-t", f"={ME}:"))
 
@@ -378,7 +400,9 @@ async def test_lines_are_read_by_range_and_wrapped_ones_joined(inn: Inn) -> None
 
 async def test_a_look_tells_what_tmux_knows_cleaned(inn: Inn) -> None:
     async with inn.serving() as link:
-        await inn.run(link, ME, *sh(r"printf '\033]2;\342\220\236a\342\200\256b#(touch pwned)\033\\'; printf abc; exec cat"))
+        await inn.run(
+            link, ME, *sh(r"printf '\033]2;\342\220\236a\342\200\256b#(touch pwned)\033\\'; printf abc; exec cat")
+        )
         await inn.ready(ME)
         await auntil(lambda: b"abc" in inn.server.run("capture-pane", "-p", "-t", f"={ME}:"))
         seen = await inn.pane(link, ME)
@@ -432,7 +456,9 @@ def fake_tmux(inn: Inn, version: str) -> str:
     return str(path)
 
 
-async def test_without_tmux_the_host_answers_and_says_what_is_missing(inn: Inn, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_without_tmux_the_host_answers_and_says_what_is_missing(
+    inn: Inn, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("KASMON_TMUX", "no-such-tmux")
     async with inn.serving() as link:
         assert "" == link.welcome.tmux
@@ -468,7 +494,8 @@ async def test_it_ends_when_told_and_its_agents_go_on(inn: Inn) -> None:
         await auntil(lambda: not link.is_open)
 
     facts = inn.facts(ME)
-    assert facts and not facts.is_dead
+    assert facts
+    assert not facts.is_dead
     assert inn.session(session).exists
     assert not inn.only(NoticeRaised, session)
     assert lock_holder(inn.places.host_lock(ME)) is None

@@ -29,13 +29,17 @@ tty.setraw(0)
 file = open(sys.argv[1], "ab", buffering=0)
 def say(state): os.write(1, b"\\x1b]7501;state=%s\\x07" % state)
 say(b"idle")
+line = b""
 while data := os.read(0, 65536):
     file.write(data)
-    for word in (b"working", b"blocked:kind=permission", b"idle"):
-        if data.startswith(word[:4]): say(word)
-    if data == b"\\x1b": say(b"idle")
+    line += data
+    if b"\\x1b" in line: say(b"idle")
+    if b"\\r" in line:
+        for word in (b"working", b"blocked:kind=permission", b"idle"):
+            if line.startswith(word[:4]): say(word)
+    if b"\\r" in line or b"\\x1b" in line: line = b""
 """
-"""A program that reports the state whose name is typed into it, and `idle` at Escape."""
+"""A program that reports the state that is typed into it, at Enter, and `idle` at Escape."""
 
 
 @pytest.fixture
@@ -66,7 +70,7 @@ TEXTS = {
     "semicolons": "a; b ;; c;",
     "a leading dash": "-t foo",
     "a key's name": "Enter",
-    "quotes": "it's \"so\" `x` $HOME \\ \\n",
+    "quotes": 'it\'s "so" `x` $HOME \\ \\n',
     "a format": "#{pane_id} #(touch pwned) #S",
     "many lines": "one\n\ttwo\n\nthree",
     "escapes": "a\x1b[201~b\x1b]52;c;x\x07c",
@@ -133,7 +137,9 @@ async def test_prompts_at_once_do_not_mix(inn: Inn) -> None:
         await auntil(lambda: 4 == inn.recorded("typed").count(b"\r"))
         pieces = inn.recorded("typed").split(b"\r")
 
-        assert sorted(b"\x1b[200~" + letter * 3 + b"\x1b[201~" for letter in (b"a", b"b", b"c", b"d")) == sorted(pieces[:-1])
+        assert sorted(b"\x1b[200~" + letter * 3 + b"\x1b[201~" for letter in (b"a", b"b", b"c", b"d")) == sorted(
+            pieces[:-1]
+        )
 
 
 async def test_a_first_prompt_waits_until_the_program_reads(inn: Inn) -> None:
@@ -143,7 +149,7 @@ async def test_a_first_prompt_waits_until_the_program_reads(inn: Inn) -> None:
         await inn.run(link, ME, *python(script + RECORD), str(inn.root / "typed"), prompt="hello")
 
         await auntil(lambda: b"hello\r" == inn.recorded("typed"))
-        assert ["queued", "typed", "submitted"] == states(inn, f"{ME}-r1")
+        await auntil(lambda: ["queued", "typed", "submitted"] == states(inn, f"{ME}-r1"))
 
 
 RECORD = """
@@ -153,11 +159,15 @@ while data := os.read(0, 65536): open(sys.argv[1], "ab").write(data)
 """
 
 
-async def test_an_empty_prompt_is_no_prompt(inn: Inn) -> None:
+async def test_an_empty_prompt_is_no_prompt_and_presses_no_key(inn: Inn) -> None:
     async with inn.serving() as link:
-        await inn.run(link, ME, "cat")
-        with pytest.raises(UsageError):
-            await prompted(link, ME, " \n")
+        await inn.run(link, ME, *inn.recorder("typed"))
+        for nothing in (" \n", "\x1b[201~\x07"):
+            with pytest.raises(UsageError):
+                await prompted(link, ME, nothing)
+        await prompted(link, ME, "x")
+
+        await auntil(lambda: b"x\r" == inn.recorded("typed"))
 
 
 # When it goes
@@ -198,8 +208,9 @@ async def test_a_busy_agent_can_be_left_alone(inn: Inn) -> None:
         await inn.until_state(ME, SessionState.WORKING)
         with pytest.raises(SessionBusyError):
             await prompted(link, ME, "no", when="refuse")
+        await prompted(link, ME, "yes")
 
-        assert b"working\r" == inn.recorded("typed")
+        await auntil(lambda: b"working\ryes\r" == inn.recorded("typed"))
 
 
 async def test_nothing_is_typed_into_an_agent_that_asks(inn: Inn) -> None:
@@ -224,7 +235,7 @@ async def test_an_interrupting_prompt_follows_the_key_that_ends_the_turn(inn: In
         await inn.until_state(ME, SessionState.WORKING)
         await prompted(link, ME, "instead", when="interrupt")
 
-        assert b"working\r\x1binstead\r" == inn.recorded("typed")
+        await auntil(lambda: b"working\r\x1binstead\r" == inn.recorded("typed"))
 
 
 async def test_a_turn_that_a_program_reports_moves_the_receipt_on(inn: Inn) -> None:

@@ -78,6 +78,12 @@ def test_a_window_whose_session_is_forgotten_stands_alone() -> None:
     assert ["child"] == names(by_attention([session("child", parent=SessionId("gone"))]))
 
 
+def test_a_long_line_of_windows_is_listed_whole() -> None:
+    line = [session(str(n), parent=SessionId(str(n - 1)) if n else None) for n in range(3000)]
+
+    assert {str(n) for n in range(3000)} == set(names(by_attention(line)))
+
+
 @given(fleet=SESSIONS)
 def test_every_session_is_listed_exactly_once_however_they_descend(fleet: list[Session]) -> None:
     """Also where two sessions claim to be each other's parent."""

@@ -241,7 +241,9 @@ def test_the_conversation_survives_a_restart_that_does_not_name_it() -> None:
 
 
 def test_facts_after_the_end_do_not_bring_it_back() -> None:
-    assert S.ENDED is fold(started(), ended(), turn(), MessageSaid(at=9.5, text="one more")).state
+    session = fold(started(), ended(), turn(), MessageSaid(at=9.5, text="one more"))
+
+    assert (S.ENDED, False, "one more") == (session.state, session.in_turn, session.last_line)
 
 
 # Receipts

@@ -180,7 +180,21 @@ def test_a_very_long_line_of_output_says_how_much_is_hidden() -> None:
     assert 5000 == shown(finished, fold=False).count("x")
 
 
-DIFF = "--- a/f.py\n+++ b/f.py\n@@ -9,3 +9,3 @@ def f():\n same\n---- old\n+new\n end\n\\ No newline at end of file\n"
+DIFF = """\
+--- a/f.py
++++ b/f.py
+@@ -9,3 +9,3 @@ def f():
+ same
+--- old
++new
+ end
+\\ No newline at end of file
+--- a/g.py
++++ b/g.py
+@@ -1 +1 @@
+-g
++h
+"""
 
 
 def test_a_diff_has_line_numbers_and_says_what_came_and_went() -> None:
@@ -192,14 +206,31 @@ def test_a_diff_has_line_numbers_and_says_what_came_and_went() -> None:
         "       +++ b/f.py\n"
         "       @@ -9,3 +9,3 @@ def f():\n"
         "     9  same\n"
-        "    10 ---- old\n"
+        "    10 --- old\n"
         "    10 +new\n"
         "    11  end\n"
-        "       \\ No newline at end of file"
+        "       \\ No newline at end of file\n"
+        "       --- a/g.py\n"
+        "       +++ b/g.py\n"
+        "       @@ -1 +1 @@\n"
+        "     1 -g\n"
+        "     1 +h"
     )
     styles = tokens(*events)
-    assert (Token.REMOVED, Token.ADDED, Token.SAME) == (styles["---- old"], styles["+new"], styles["same"])
+    assert (Token.REMOVED, Token.ADDED, Token.SAME) == (styles["--- old"], styles["+new"], styles["same"])
     assert (Token.HUNK, Token.NUMBER) == (styles["@@ -9,3 +9,3 @@ def f():"], styles["10"])
+    assert {Token.FAINT} == {styles[head] for head in ("--- a/f.py", "+++ b/f.py", "--- a/g.py", "+++ b/g.py")}
+
+
+def test_a_diff_with_wrong_counts_is_drawn_all_the_same() -> None:
+    diff = "@@ -1,1 +1,1 @@\n-a\n+b\n-c\n+d\n"
+
+    assert "    1 -a\n    1 +b\n    2 -c\n    2 +d" in shown(ToolFinished(at=AT, call="1", diff=diff))
+
+
+def test_tabs_are_spaces_and_an_indented_word_begins_no_empty_row() -> None:
+    assert "  ⎿ a   b" in shown(ToolFinished(at=AT, call="1", output="a\tb"))
+    assert shown(MessageSaid(at=AT, text="    " + "x" * 20), width=14) == "      xxxxxxxx\n  xxxxxxxxxxxx"
 
 
 @pytest.mark.parametrize(
@@ -305,6 +336,17 @@ def test_text_that_is_being_written_stands_at_the_end_until_its_fact_comes() -> 
     assert "✻ hm" == view[-1].text
     whole.add(MessageSaid(at=AT, text="half a sentence."))
     assert ["  before", "", "  half a sentence."] == [line.text for line in view]
+
+
+def test_a_thought_that_ends_does_not_end_the_text_behind_it() -> None:
+    whole = transcript()
+    whole.write("hm", thinking=True)
+    whole.write("So")
+    whole.write("", thinking=True)
+    assert ["  So"] == [line.text for line in whole.lines(40) if line.text]
+
+    whole.write("")
+    assert 0 == len(whole.lines(40))
 
 
 def test_every_change_can_be_noticed() -> None:
@@ -462,6 +504,13 @@ def test_whatever_was_looked_at_before_it_is_the_same_as_drawn_anew(
     for outside in (len(rows), -len(rows) - 1):
         with pytest.raises(IndexError):
             view[outside]
+
+
+@pytest.mark.parametrize("width", [1, 0, -5])
+def test_no_width_is_narrower_than_one_wide_character(width: int) -> None:
+    rows = transcript(NoticeRaised(at=AT, text="a漢")).lines(width)
+
+    assert ["·", "a", "漢"] == [line.text.strip() for line in rows]
 
 
 def test_views_of_other_widths_do_not_end_an_old_one() -> None:

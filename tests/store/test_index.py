@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 
 import kasmon
 from kasmon.errors import UnavailableError
-from kasmon.model.event import Event, MessageSaid, SessionForgotten, SessionRenamed, TurnStarted, encode
-from kasmon.model.permission import SessionId
+from kasmon.model.event import Event, MessageSaid, RequestOpened, SessionForgotten, SessionRenamed, TurnStarted, encode
+from kasmon.model.permission import Request, RequestId, SessionId
 from kasmon.model.session import Session
 from kasmon.paths import Places
 from kasmon.store import index
@@ -98,6 +98,16 @@ def test_the_index_and_the_rest_of_the_log_add_up_to_the_whole_log_wherever_it_w
         house.close()
 
 
+def test_whatever_an_agent_asks_for_fits_into_the_index(house: House) -> None:
+    asked = {"big": 10**40, "small": -(10**40), "text": "\0\x1b\u2028", "deep": [[[[[]]]]]}
+    request = Request(id=RequestId(f"{ME}-1"), session=SessionId(ME), input=asked)
+    house.tells(ME, RequestOpened(at=NOW, request=request))
+
+    written(house.places)
+
+    assert from_scratch(house.places) == from_index(house.places)
+
+
 def test_what_the_index_covers_is_not_read_again(house: House) -> None:
     written(house.places)
     log = house.places.log(ME)
@@ -110,6 +120,7 @@ def test_what_the_index_covers_is_not_read_again(house: House) -> None:
 
 
 def test_renamed_and_forgotten_sessions_are_so_in_the_index_too(house: House) -> None:
+    house.has("third")
     fold = written(house.places)
     keeper = Index(house.places.index)
     assert keeper.write(fold, (), ())
@@ -121,7 +132,7 @@ def test_renamed_and_forgotten_sessions_are_so_in_the_index_too(house: House) ->
     keeper.close()
     house.places.fleet_log.write_bytes(b" " * (house.places.fleet_log.stat().st_size - 1) + b"\n")
 
-    assert {ME: "new"} == {session.id: session.name for session in from_index(house.places).values()}
+    assert {ME: "new", "third": "third"} == {session.id: session.name for session in from_index(house.places).values()}
 
 
 @pytest.mark.parametrize("kept", [0, 1, 40], ids=["nothing", "a byte", "a torn line"])

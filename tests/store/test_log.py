@@ -1,5 +1,6 @@
 """The truth about one session: append-only lines, a cursor, and nothing lost by a crash of reader or writer."""
 
+import fcntl
 import multiprocessing
 import os
 import resource
@@ -18,6 +19,7 @@ from kasmon.store.log import START, Cursor, EventLog
 from tests.model.facts import facts
 from tests.waiting import until
 
+LOCKS = Path("/proc/locks")
 FRESH = settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
 
 
@@ -164,6 +166,12 @@ def test_a_line_that_grows_while_it_is_read_comes_once_it_is_whole(log: EventLog
     assert [LINES[0]] == heard
 
 
+def test_raw_lines_are_whole_lines(log: EventLog) -> None:
+    log.path.write_bytes(b"one\n\ntwo\nthr")
+
+    assert [(b"one", 4), (b"", 5), (b"two", 9)] == list(log.lines())
+
+
 def test_a_line_of_a_later_version_is_kept_raw(log: EventLog) -> None:
     log.path.write_bytes(b'{"kind":"something.new","at":5.0,"mood":"good"}\n')
 
@@ -196,6 +204,23 @@ def test_many_writers_at_once_never_mix_their_lines(log: EventLog) -> None:
     assert 4 * 150 == len(heard)
     for number in range(4):
         assert [f"{number}/{n}" for n in range(150)] == [t.split()[0] for t in heard if t.startswith(f"{number}/")]
+
+
+@pytest.mark.skipif(not LOCKS.exists(), reason="who waits for a lock is read from /proc")
+def test_a_writer_waits_for_the_one_before(log: EventLog) -> None:
+    """Only then can it see whether that one's line was torn."""
+    log.append(said("first"))
+    with log.path.open("ab") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        writer = _process(_write_one, log.path)
+        until(lambda: any("->" in line and f" {writer.pid} " in line for line in LOCKS.read_text().splitlines()))
+        file.write(b'{"torn')
+        file.flush()
+        assert ["first"] == texts(log)
+        fcntl.flock(file, fcntl.LOCK_UN)  # the writer was forked with this handle: closing ours is not enough
+    writer.join(30)
+
+    assert ["first", "one"] == texts(log)
 
 
 def test_a_reader_beside_a_writer_hears_everything_once(log: EventLog) -> None:
@@ -258,6 +283,10 @@ def _write_many(path: Path, number: int) -> None:
     log = EventLog(path)
     for n in range(150):
         log.append(said(f"{number}/{n} " + "x" * (n * 37 % 5000)))
+
+
+def _write_one(path: Path) -> None:
+    EventLog(path).append(said("one"))
 
 
 def _write_for_ever(path: Path, number: int) -> None:

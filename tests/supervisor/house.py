@@ -4,6 +4,7 @@ import contextlib
 import os
 import shutil
 import signal
+import subprocess
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -61,11 +62,6 @@ class House:
         lock = self.locks[session] = HostLock(self.places.host_lock(session))
         assert lock.take()
 
-    def hosts_terminals(self) -> None:
-        """From now on somebody holds the shared tmux host's lock."""
-        lock = self.locks["tmux"] = HostLock(self.places.tmux_host_lock)
-        assert lock.take()
-
     def host_dies(self, session: str) -> None:
         self.locks.pop(session).let_go()
 
@@ -88,7 +84,17 @@ class House:
             with contextlib.suppress(psutil.Error):
                 if child.environ().get("XDG_STATE_HOME") == str(self.places.state.parent):
                     end(child.pid)
+        if self.places.tmux_socket.exists():
+            server = self.tmux("display-message", "-p", "#{pid}")
+            self.tmux("kill-server")
+            end(int(server or 0))
         shutil.rmtree(self.folder)
+
+    def tmux(self, *command: str) -> str:
+        """What this kasmon's own tmux server answers."""
+        program = os.environ.get("KASMON_TMUX", "tmux")
+        argv = [program, "-S", str(self.places.tmux_socket), *command]
+        return subprocess.run(argv, capture_output=True, text=True, check=False).stdout.strip()
 
 
 def end(pid: int) -> None:

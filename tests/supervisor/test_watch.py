@@ -6,19 +6,23 @@ import shutil
 import subprocess
 import sys
 import threading
-from collections.abc import AsyncGenerator
+import time
+from collections.abc import AsyncGenerator, Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import aclosing
+from pathlib import Path
 from typing import cast
 
 import pytest
 
 from kasmon.errors import UnavailableError
+from kasmon.host.alive import lock_holder
 from kasmon.model.command import Mode
 from kasmon.model.event import MessageSaid, SessionForgotten, SessionRenamed, TurnStarted
 from kasmon.model.fleet import Fleet
 from kasmon.model.permission import SessionId
 from kasmon.model.state import SessionState
+from kasmon.paths import Places
 from kasmon.supervisor import hint
 from kasmon.supervisor.derive import START_S
 from kasmon.supervisor.keep import IndexKeeper
@@ -84,6 +88,7 @@ def test_a_look_brings_what_was_added_since_the_last(house: House) -> None:
 
 
 def test_what_did_not_change_is_the_same_object(house: House) -> None:
+    house.has("starting", at=time.time())
     for session in (ME, "bbbbbbbb"):
         house.has(session, started())
         house.hosts(session)
@@ -95,28 +100,64 @@ def test_what_did_not_change_is_the_same_object(house: House) -> None:
     after = watch.look()
 
     assert after.get(ME) is not before.get(ME)
-    assert after.sessions[1] is before.sessions[1]
+    assert after.get(SessionId("bbbbbbbb")) is before.get(SessionId("bbbbbbbb"))
 
 
 @pytest.mark.parametrize("mode", [Mode.SDK, Mode.TMUX])
 def test_a_host_that_dies_is_missed_at_the_next_look(house: House, mode: Mode) -> None:
     agent = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
     house.has(ME, started(mode=mode, pid=agent.pid), mode=mode)
-    lock = "tmux" if mode is Mode.TMUX else ME
-    house.hosts_terminals() if mode is Mode.TMUX else house.hosts(ME)
+    house.hosts(ME)
     watch = FleetWatch(house.places)
     shown = watch.look().sessions[0]
     assert shown.host
     assert (os.getpid(), True) == (shown.host.pid, shown.host.alive)
     assert shown.state in (SessionState.IDLE, SessionState.STARTING)
 
-    house.host_dies(lock)
+    house.host_dies(ME)
 
     without_host = SessionState.UNSURE if mode is Mode.TMUX else SessionState.LOST
     assert {ME: without_host} == states(watch.look()) == states(look_once(house.places))
     end(agent.pid)
     agent.communicate()
     assert {ME: SessionState.LOST} == states(watch.look()) == states(look_once(house.places))
+
+
+@pytest.mark.parametrize("look", [look_once, lambda places: FleetWatch(places).look()], ids=["once", "watch"])
+def test_a_session_that_ends_while_we_look_has_ended_and_is_not_lost(
+    house: House, monkeypatch: pytest.MonkeyPatch, look: Callable[[Places], Fleet]
+) -> None:
+    """The host's last fact and its death may fall between our look at its log and at its lock."""
+    house.has(ME, started())
+    house.hosts(ME)
+
+    def ends_now(path: Path) -> int | None:
+        if ME in house.locks:
+            house.tells(ME, ended())
+            house.host_dies(ME)
+        return lock_holder(path)
+
+    monkeypatch.setattr("kasmon.supervisor.look.lock_holder", ends_now)
+
+    assert {ME: SessionState.ENDED} == states(look(house.places))
+
+
+@pytest.mark.parametrize("look", [look_once, lambda places: FleetWatch(places).look()], ids=["once", "watch"])
+def test_a_lost_session_that_is_restarted_while_we_look_runs(
+    house: House, monkeypatch: pytest.MonkeyPatch, look: Callable[[Places], Fleet]
+) -> None:
+    house.has(ME, started())
+
+    def starts_later(path: Path) -> int | None:
+        holder = lock_holder(path)
+        if ME not in house.locks:
+            house.hosts(ME)
+            house.tells(ME, started(2))
+        return holder
+
+    monkeypatch.setattr("kasmon.supervisor.look.lock_holder", starts_later)
+
+    assert {ME: SessionState.IDLE} == states(look(house.places))
 
 
 def test_a_process_of_the_same_id_that_is_another_one_is_not_the_agent(house: House) -> None:
@@ -198,9 +239,12 @@ def test_a_log_that_cannot_be_read_leaves_the_last_known_and_a_reason(house: Hou
 
     assert {ME: SessionState.IDLE, "bbbbbbbb": SessionState.WORKING} == states(fleet)
     assert str(log) in fleet.read_only
+    other = FleetWatch(house.places)
+    assert str(log) in other.look().read_only
     log.rmdir()
     kept.rename(log)
-    assert "" == watch.look().read_only
+    for again in (watch.look(), other.look()):
+        assert ("", SessionState.IDLE) == (again.read_only, states(again)[ME])
 
 
 def test_a_folder_that_cannot_be_read_leaves_the_last_known_and_a_reason(house: House) -> None:
@@ -287,12 +331,14 @@ def test_a_watch_goes_on_from_the_index_of_another(house: House) -> None:
     assert not house.places.index.exists()
     keeps(first)
     first.look()
+    house.tells(ME, started(2), TurnStarted(at=NOW), ended())
+    until(lambda: 2 == first.look().sessions[0].turns, what=SLOW)
     first.close()
     size = house.places.log(ME).stat().st_size
     house.places.log(ME).write_bytes(b" " * (size - 1) + b"\n")
 
     for fleet in (look_once(house.places), FleetWatch(house.places).look()):
-        assert (SessionState.ENDED, 1) == (fleet.sessions[0].state, fleet.sessions[0].turns)
+        assert (SessionState.ENDED, 2) == (fleet.sessions[0].state, fleet.sessions[0].turns)
 
 
 def keeps(watch: FleetWatch) -> IndexKeeper:

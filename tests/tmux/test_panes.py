@@ -201,6 +201,7 @@ def test_a_size_given_is_a_size_kept_until_somebody_looks(shared: Ears) -> None:
     pane = server.create("agent", ["cat"])
     ears.hub.resize(pane.window_id, 77, 22)
     ears.until(lambda: (77, 22) == (facts(server, pane.pane_id).width, facts(server, pane.pane_id).height))
+    assert b"" == server.run("show-options", "-wv", "-t", pane.window_id, "window-size")
     server.resize(pane.window_id, 88, 23)
 
     assert (88, 23) == (facts(server, pane.pane_id).width, facts(server, pane.pane_id).height)
@@ -232,6 +233,7 @@ class Terminal:
 def test_a_person_can_attach_type_and_leave_with_one_key(ears: Ears, server: Server) -> None:
     """The window follows the terminal that looks at it, and our hub's client does not hold it back."""
     pane = server.create("agent", ["cat"])
+    ears.hears(pane.pane_id)
     terminal = Terminal(server.attach_argv("agent"), 100, 30)
     try:
         ears.until(lambda: terminal.shows(b"\x1b[") and facts(server, pane.pane_id).attached == 1)

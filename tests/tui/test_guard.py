@@ -103,6 +103,27 @@ def test_the_guard_passes_on_what_it_is_told(tmp_path: Path, number: signal.Sign
         assert TOLD[:20] not in screen.seen
 
 
+def test_a_guard_that_is_told_to_go_on_tells_the_dashboard(tmp_path: Path) -> None:
+    with guarded(tmp_path) as screen:
+        guard, dashboard = pids(tmp_path / "notes")
+        os.kill(dashboard, signal.SIGTSTP)
+        os.waitpid(guard, os.WUNTRACED)
+        assert not screen.is_raw
+        before = len(screen.seen)
+        os.kill(guard, signal.SIGCONT)
+
+        until(lambda: b"Ctrl+] leaves" in screen.seen[before:])
+
+
+@pytest.mark.parametrize(("fork", "home"), [("copied", ""), ("anew", ""), ("otherwise", "/other")])
+def test_where_a_copy_does_not_do_the_dashboard_is_started_anew(tmp_path: Path, fork: str, home: str) -> None:
+    """macOS; there the demo, which has a fleet of its own by then, starts only its dashboard again."""
+    with guarded(tmp_path, "leave", 3, fork) as screen:
+        assert 3 == screen.ended()
+
+    assert [f"{tmp_path}{home}"] == noted(tmp_path / "notes", "home")
+
+
 def test_without_a_terminal_there_is_nothing_to_guard(tmp_path: Path) -> None:
     code = "import os, sys; from kasmon.tui.guard import run_guarded; sys.exit(run_guarded(lambda: os.getppid() and 7))"
     ran = subprocess.run([sys.executable, "-P", "-c", code], stdin=subprocess.DEVNULL, check=False)
@@ -135,8 +156,21 @@ class Shell:
 
     def works(self) -> None:
         """It reads and writes lines as ever."""
+        before = len(self.screen.seen)
         self.type("echo alive-$((20+3))")
-        self.screen.until(b"alive-23\r\n")
+        until(lambda: b"alive-23\r\n" in self.screen.seen[before:])
+
+    def stop(self, dashboard: int) -> None:
+        before = len(self.screen.seen)
+        os.kill(dashboard, signal.SIGTSTP)
+        until(lambda: b"Stopped" in self.screen.seen[before:])
+
+    def go_on(self) -> None:
+        """Bring the job back, and wait for its picture."""
+        before = len(self.screen.seen)
+        self.type("fg")
+        until(lambda: b"Ctrl+] leaves" in self.screen.seen[before:])
+        until(lambda: self.screen.is_raw)
 
 
 @pytest.fixture
@@ -174,14 +208,9 @@ def test_a_killed_guard_takes_the_dashboard_with_it_and_the_shell_goes_on(shell:
 def test_a_stopped_dashboard_leaves_the_shell_and_comes_back(shell: Shell) -> None:
     _, dashboard = shell.start()
     for _ in range(2):
-        os.kill(dashboard, signal.SIGTSTP)
-        shell.screen.until(b"Stopped")
+        shell.stop(dashboard)
         shell.works()
-        shown = len(shell.screen.seen)
-        shell.type("fg")
-        until(lambda shown=shown: b"dashboard" in shell.screen.seen[shown:].replace(b"dashboard()", b""))  # type: ignore[misc]
-        until(lambda: shell.screen.is_raw)
-        shell.screen.seen = b""
+        shell.go_on()
 
     shell.screen.send(b"typed\x1d")
     until(lambda: noted(shell.notes, "left"))

@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 from textual.app import App
@@ -113,19 +112,13 @@ def rows(session: SessionId, lines: Sequence[str], columns: int = 120, height: i
     """A whole screen that shows *lines* from its top."""
     shown = [*lines, *[""] * height][:height]
     cursor = PaneCursor(x=2, y=max(0, len(lines) - 1), visible=True)
+    changed = tuple(enumerate(shown))
     return Rows(
-        session=session, columns=columns, height=height, changed=tuple(enumerate(shown)), cursor=cursor, modes=Modes(), full=True
+        session=session, columns=columns, height=height, changed=changed, cursor=cursor, modes=Modes(), full=True
     )
 
 
 def text_of(app: App[Any]) -> str:
     """What the screen shows, as text."""
-    width, height = app.size
-    screen = app.screen
-    lines = []
-    for y in range(height):
-        lines.append("".join(segment.text for segment in screen._compositor.render_strips()[y]))
-    return "\n".join(lines)
-
-
-PICTURES = Path(__file__).parent / "__snapshots__"
+    strips = app.screen._compositor.render_strips()
+    return "\n".join("".join(segment.text for segment in strip) for strip in strips)

@@ -13,8 +13,16 @@ from kasmon.backends.base import Chunk
 from kasmon.backends.tmux.hearing import Hearing
 from kasmon.backends.tmux.line import Line, Listener
 from kasmon.backends.tmux.typist import Typist
-from kasmon.clean import clean_line
-from kasmon.errors import KasmonError, PaneDeadError, SessionBusyError, SessionEndedError, TimedOutError, UnableError
+from kasmon.clean import clean_block, clean_line
+from kasmon.errors import (
+    KasmonError,
+    PaneDeadError,
+    SessionBusyError,
+    SessionEndedError,
+    TimedOutError,
+    UnableError,
+    UsageError,
+)
 from kasmon.model.command import Answer, Interrupt, Launch, Mode, Prompt, Stop, Wish
 from kasmon.model.event import Event, LineLost, SessionEnded, SessionStarted, SignalSeen
 from kasmon.tmux import request as ask
@@ -53,7 +61,8 @@ class TmuxAgent(Listener):
         """The agent's own, which leads a process group; None if it was gone when somebody looked."""
         self._hearing = hearing
         self._loop = asyncio.get_running_loop()
-        self._began_at = self._loop.time()
+        self._is_old_at = -math.inf
+        """Before this moment it has only begun; infinity until it was ready."""
         self._events: asyncio.Queue[Event | None] = asyncio.Queue()
         self._ended = asyncio.Event()
         self._is_ending = False
@@ -77,6 +86,7 @@ class TmuxAgent(Listener):
 
         Raises:
             SessionEndedError: if it has ended.
+            UsageError: for a prompt of which nothing is left when it is cleaned.
             SessionBusyError: if it asks something, which the prompt's Enter would answer; or if a person types on.
             PaneDeadError, PasteRefusedError: if the pane takes nothing now.
             TimedOutError: if the text stands there, and Enter was not taken.
@@ -137,8 +147,9 @@ class TmuxAgent(Listener):
         self._end(LineLost(at=time.time(), what="tmux server", why=why))
 
     def started(self, generation: int) -> SessionStarted:
-        """The fact that it runs."""
+        """The fact that it runs, as of now."""
         launch = self._launch
+        self._is_old_at = math.inf
         return SessionStarted(
             at=time.time(),
             generation=generation,
@@ -148,6 +159,11 @@ class TmuxAgent(Listener):
             pid=self.pid,
             model=launch.model,
         )
+
+    def ready(self) -> None:
+        """It announced that it becomes its program now."""
+        self._is_old_at = self._loop.time() + YOUNG_S
+        self.say(SignalSeen(at=time.time(), source="launch", value="ready"))
 
     def found(self, facts: PaneFacts) -> None:
         """Take *facts*, looked up by somebody else, for its death, if they say how it died."""
@@ -210,7 +226,7 @@ class TmuxAgent(Listener):
         with contextlib.suppress(KasmonError):
             line = last_line(await self._line.ask(ask.capture(self.pane, start=SCROLLED_BY_DEATH, ansi=False)))
         why = self._why
-        if not why and status and self._loop.time() - self._began_at < YOUNG_S:
+        if not why and status and self._loop.time() < self._is_old_at:
             why = f"it ended at once: {line.removeprefix('kasmon: ')}" if line else "it ended at once"
         elif not why and status is None and number is None:
             why = "it ended, and tmux does not know how"
@@ -231,6 +247,8 @@ class TmuxAgent(Listener):
     # -- what is done to it
 
     async def _prompt(self, text: str) -> None:
+        if not clean_block(text).strip():
+            raise UsageError("a prompt needs text.")
         if self._hearing.is_asking:
             raise SessionBusyError(self._launch.session, "asking")
         typed: list[bool] = []

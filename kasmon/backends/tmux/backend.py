@@ -105,7 +105,7 @@ class TmuxBackend:
         elif facts.is_dead:
             agent.found(facts)
         else:
-            agent.say(SignalSeen(at=time.time(), source="launch", value="ready"))
+            agent.ready()
 
 
 backend = TmuxBackend()

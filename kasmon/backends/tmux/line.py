@@ -165,11 +165,15 @@ class Line:
     async def paste(self, pane: str, text: str) -> None:
         """Put *text* into *pane* as one paste, cleaned of control characters; the one act that starts a process.
 
+        A text of which nothing is left is not sent.
+
         Raises:
             PaneDeadError, PasteRefusedError: if the pane takes no text now; nothing was sent.
             TmuxError: if tmux does not take it.
         """
         content = clean_block(text).encode("utf-8", "replace")
+        if not content:
+            return
         buffer = await asyncio.to_thread(self.server.load, content)
         if not self._is_open:
             raise TmuxServerGoneError(str(self.server.socket))

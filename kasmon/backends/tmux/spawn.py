@@ -1,5 +1,7 @@
 """Puts an agent into a pane: its launch file, its variables, and the pane, which may be the one it had before."""
 
+import contextlib
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
@@ -7,8 +9,9 @@ from typing import Final
 import msgspec
 
 from kasmon.clean import clean_line
-from kasmon.errors import LaunchError
+from kasmon.errors import LaunchError, TmuxCommandError
 from kasmon.model.command import Launch
+from kasmon.model.task import environment
 from kasmon.paths import Places
 from kasmon.tmux.facts import Pane, PaneFacts
 from kasmon.tmux.identity import Process, identify
@@ -49,7 +52,8 @@ def spawn(server: Server, places: Places, launch: Launch, panes: Mapping[str, Pa
         pane = server.respawn(had.pane_id, argv)
     else:
         pane = server.create(launch.session, argv, parent=parent.session_id if parent else None)
-    server.rename(pane.window_id, clean_line(launch.name) or launch.session)
+    with contextlib.suppress(TmuxCommandError):  # the agent runs; its window's name is for people
+        server.rename(pane.window_id, clean_line(launch.name) or launch.session)
     return Spawned(pane, identify(pane.pid), nonce)
 
 
@@ -66,17 +70,7 @@ def variables(places: Places, launch: Launch) -> dict[str, str]:
     except FileNotFoundError:
         own = []
     pairs = (entry.decode("utf-8", "surrogateescape").partition("=") for entry in own if entry)
-    return {name: value for name, _, value in pairs if name} | context(launch)
-
-
-def context(launch: Launch) -> dict[str, str]:
-    """The variables by which an agent knows its session, its task, its wave and how many work in it."""
-    standing = {"TASK": launch.task, "WAVE": launch.wave, "PEERS": launch.peers}
-    known = {name: str(value) for name, value in standing.items() if value is not None}
-    ours = {"SESSION": launch.session, **known} | ({"PLAN": launch.plan} if launch.plan else {})
-    return {f"KASMON_{name}": value for name, value in ours.items()} | {
-        f"KASMOS_{name}": value for name, value in known.items()
-    }
+    return {name: value for name, _, value in pairs if name} | environment(launch)
 
 
 def _written(server: Server, places: Places, launch: Launch, nonce: str) -> list[str]:
@@ -85,6 +79,7 @@ def _written(server: Server, places: Places, launch: Launch, nonce: str) -> list
     spec = LaunchSpec(
         argv=launch.argv,
         workdir=Path(launch.workdir),
+        base=os.environ,
         env_file=folder / VARIABLES,
         nonce=nonce,
         program=server.program,

@@ -1,4 +1,7 @@
-"""A dashboard under its guard. `run` stays; `leave N` exits with N; `vanish N` does so without tidying up."""
+"""A dashboard under its guard. `run` stays; `leave N` exits with N; `vanish N` does so without tidying up.
+
+It is `copied` by the fork, or started `anew`, or so with `otherwise` given arguments and variables.
+"""
 
 import os
 import sys
@@ -12,7 +15,7 @@ def dashboard() -> int:
     from tests.tui.programs.tapped import Tapped
 
     with Path(sys.argv[1]).open("a") as notes:
-        notes.write(f'["pids", [{os.getppid()}, {os.getpid()}]]\n')
+        notes.write(f'["pids", [{os.getppid()}, {os.getpid()}]]\n["home", "{os.environ["HOME"]}"]\n')
     app = Tapped(Path(sys.argv[1]), Modes())
     how, code = sys.argv[2], int(sys.argv[3])
     if how == "leave":
@@ -24,5 +27,9 @@ def dashboard() -> int:
 
 
 if __name__ == "__main__":
-    anew = {"copied": False, "anew": True}[sys.argv[4]]
-    sys.exit(guard.run_guarded(dashboard, anew=anew))
+    again = (
+        ["-P", "-m", "tests.tui.programs.guarded", *sys.argv[1:4], "otherwise"] if sys.argv[4] == "otherwise" else []
+    )
+    variables = {"HOME": os.environ["HOME"] + "/other"} if again else {}
+    anew = sys.argv[4] != "copied"
+    sys.exit(guard.run_guarded(dashboard, anew=anew, again=again, variables=variables))

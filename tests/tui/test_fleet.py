@@ -1,0 +1,312 @@
+"""The list: what stays where it is, what is drawn anew, and how one moves in it."""
+
+from typing import cast
+
+import msgspec
+import pytest
+from textual.geometry import Region
+
+from kasmon.model.permission import SessionId
+from kasmon.tui.app import Kasmon
+from kasmon.tui.fleet import SessionTable
+from kasmon.tui.order import Heading
+from tests.fleets import StillClock, asking, crew, ended, fleet, idle, working
+from tests.scenes import kasmon, settled
+from tests.tui.worlds import text_of
+
+
+def clock_of(app: Kasmon) -> StillClock:
+    return cast(StillClock, app.clock)
+
+
+class Watched(SessionTable):
+    """The list, noting which parts of it are drawn anew."""
+
+    refreshed: list[Region]
+
+    def refresh(self, *regions: Region, **options: object) -> "Watched":
+        self.refreshed = [*getattr(self, "refreshed", []), *(regions or (Region(0, 0, 999, 999),))]
+        super().refresh(*regions, **options)  # type: ignore[arg-type]
+        return self
+
+
+async def test_the_session_that_asks_stands_first_and_is_selected() -> None:
+    async with Kasmon(fleet(working("docs"), asking("fix-auth")), clock=StillClock()).run_test() as pilot:
+        assert "fix-auth" == pilot.app.query_one(SessionTable).selected
+
+
+async def test_until_somebody_chooses_the_cursor_stays_on_the_first_row() -> None:
+    app = Kasmon(fleet(working("docs"), idle("readme")), clock=StillClock())
+    async with app.run_test() as pilot:
+        assert "readme" == app.desk.table.selected
+        clock_of(app).forward(2)
+        app._take(fleet(asking("docs", ago=1), idle("readme")))
+        await pilot.pause()
+
+        assert "docs" == app.desk.table.selected
+
+
+async def test_the_chosen_session_stays_selected_when_the_order_changes() -> None:
+    app = Kasmon(fleet(working("docs"), idle("readme"), idle("zoo")), clock=StillClock())
+    async with app.run_test() as pilot:
+        await pilot.press("j")
+        assert "zoo" == app.desk.table.selected
+        clock_of(app).forward(2)
+        app._take(fleet(asking("docs", ago=1), idle("readme"), idle("zoo")))
+        await pilot.pause()
+
+        assert ["docs", "readme", "zoo"] == [session.id for session in app.desk.table.shown()]
+        assert "zoo" == app.desk.table.selected
+
+
+async def test_the_order_holds_still_for_a_second_after_a_key() -> None:
+    app = Kasmon(fleet(working("docs"), idle("readme")), clock=StillClock())
+    async with app.run_test() as pilot:
+        clock_of(app).forward(2)
+        await pilot.press("j")
+        app._take(fleet(asking("docs", ago=1), idle("readme")))
+        await pilot.pause()
+        held = [session.id for session in app.desk.table.shown()]
+        clock_of(app).forward(1)
+        app.desk.tick()
+
+        assert ["readme", "docs"] == held
+        assert ["docs", "readme"] == [session.id for session in app.desk.table.shown()]
+        assert "docs" == app.desk.table.selected
+
+
+async def test_the_order_changes_at_most_twice_a_second() -> None:
+    app = Kasmon(fleet(working("docs"), idle("readme")), clock=StillClock())
+    async with app.run_test() as pilot:
+        clock_of(app).forward(0.2)
+        app._take(fleet(asking("docs", ago=1), idle("readme")))
+        await pilot.pause()
+        assert ["readme", "docs"] == [session.id for session in app.desk.table.shown()]
+
+        clock_of(app).forward(0.4)
+        app._take(fleet(asking("docs", ago=2), idle("readme")))
+        assert ["docs", "readme"] == [session.id for session in app.desk.table.shown()]
+
+
+async def test_only_rows_that_changed_are_drawn_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("kasmon.tui.desk.SessionTable", Watched)
+    shown = crew()
+    app = Kasmon(shown, clock=StillClock())
+    async with app.run_test(size=(120, 60)) as pilot:
+        await pilot.pause()
+        table = cast(Watched, app.desk.table)
+        place = next(y for y, each in enumerate(table.shown()) if each.id == "docs")
+        table.refreshed = []
+        said = tuple(msgspec.structs.replace(s, last_line="new") if s.id == "docs" else s for s in shown.sessions)
+        app._take(fleet(*said))
+
+        assert [place] == [region.y for region in table.refreshed]
+
+
+async def test_a_row_whose_age_reads_the_same_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("kasmon.tui.desk.SessionTable", Watched)
+    app = Kasmon(fleet(idle("old", ago=7200), idle("new", ago=5)), clock=StillClock())
+    async with app.run_test(size=(120, 40)) as pilot:
+        await pilot.pause()
+        table = cast(Watched, app.desk.table)
+        table.refreshed = []
+        clock_of(app).forward(1)
+        app.desk.tick()
+
+        assert [1] == [region.y for region in table.refreshed]
+        await pilot.pause()
+        assert "6s" in text_of(app)
+
+
+async def test_five_thousand_sessions_are_a_list_like_any_other() -> None:
+    sessions = [working(f"s{number:04}") for number in range(4999)]
+    app = Kasmon(fleet(*sessions, asking("fix-auth")), clock=StillClock())
+    async with app.run_test(size=(120, 40)) as pilot:
+        await pilot.press("G")
+        assert "s4998" == app.desk.table.selected
+        await pilot.press("g")
+
+        assert "fix-auth" == app.desk.table.selected
+        assert len(app.desk.table._strips) < 100
+
+
+async def test_w_goes_to_the_next_session_that_needs_a_person() -> None:
+    app = Kasmon(fleet(asking("one"), working("two"), ended("three", 1), idle("four")), clock=StillClock())
+    async with app.run_test() as pilot:
+        visited = []
+        for _ in range(3):
+            await pilot.press("w")
+            visited.append(app.desk.table.selected)
+
+        assert ["three", "one", "three"] == visited
+
+
+async def test_a_click_selects_and_a_double_click_goes_in() -> None:
+    app = kasmon(fleet(working("docs"), idle("readme"), idle("zoo")))
+    async with app.run_test(size=(120, 40)) as pilot:
+        await settled(pilot)
+        await pilot.click(SessionTable, offset=(20, 1))
+        assert "zoo" == app.desk.table.selected
+        assert not app.desk.focused_inside
+
+        await pilot.click(SessionTable, offset=(20, 2), times=2)
+        await pilot.pause()
+        assert app.desk.focused_inside
+        assert app.desk.preview.session is not None
+        assert "docs" == app.desk.preview.session.id
+
+
+async def test_the_wheel_scrolls_the_list() -> None:
+    app = Kasmon(fleet(*(working(f"s{number:03}") for number in range(200))), clock=StillClock())
+    async with app.run_test(size=(120, 40)) as pilot:
+        await pilot.pause()
+        app.desk.table.scroll_relative(y=5, animate=False)
+        await pilot.pause()
+
+        assert "s005" in text_of(app).splitlines()[2]
+
+
+async def test_waves_fold_and_unfold() -> None:
+    app = Kasmon(fleet(working("a", wave=1), working("b", wave=1), idle("c")), clock=StillClock())
+    async with app.run_test() as pilot:
+        await pilot.press("W", "h")
+        assert ["c"] == [session.id for session in app.desk.table.shown()]
+        heading = app.desk.table.items[0]
+        assert isinstance(heading, Heading)
+        assert heading.folded
+
+        await pilot.press("l")
+        assert ["a", "b", "c"] == [session.id for session in app.desk.table.shown()]
+
+
+async def test_enter_on_a_heading_folds_it() -> None:
+    app = Kasmon(fleet(working("a", wave=1), idle("c")), clock=StillClock())
+    async with app.run_test() as pilot:
+        await pilot.press("W", "g", "enter")
+
+        assert ["c"] == [session.id for session in app.desk.table.shown()]
+
+
+async def test_a_wave_shows_how_far_each_of_its_sessions_is() -> None:
+    one = {"wave": 2, "peers": 4, "plan": "search"}
+    sessions = (ended("a", 0, task=1, **one), working("b", task=2, **one), ended("c", 1, task=3, **one))
+    app = Kasmon(fleet(*sessions), clock=StillClock())
+    async with app.run_test(size=(120, 30)) as pilot:
+        await pilot.press("W")
+        await pilot.pause()
+
+        assert "wave 2  search  ✓●✕◌  1/4 done" in text_of(app)
+
+
+async def test_s_goes_through_the_orders() -> None:
+    app = Kasmon(fleet(working("a"), idle("b")), clock=StillClock())
+    async with app.run_test(size=(120, 30)) as pilot:
+        assert ["b", "a"] == [session.id for session in app.desk.table.shown()]
+        await pilot.press("S")
+        await pilot.pause()
+
+        assert ["a", "b"] == [session.id for session in app.desk.table.shown()]
+        assert "name ▾" in text_of(app)
+
+
+async def test_the_filter_narrows_while_it_is_written_and_esc_shows_all() -> None:
+    app = Kasmon(crew(), clock=StillClock())
+    async with app.run_test(size=(120, 30)) as pilot:
+        await pilot.press("slash", *"state:asking")
+        assert 4 == len(app.desk.table.shown())
+        await pilot.press("enter", "j")
+        assert app.desk.table.has_focus
+        assert 4 == len(app.desk.table.shown())
+
+        await pilot.press("slash", "escape")
+        assert 20 == len(app.desk.table.shown())
+
+
+async def test_the_preview_follows_the_filter() -> None:
+    app = Kasmon(crew(), clock=StillClock())
+    async with app.run_test(size=(120, 30)) as pilot:
+        await pilot.press("slash", *"playg", "enter")
+        await pilot.pause()
+
+        assert app.desk.preview.session is not None
+        assert "playground" == app.desk.preview.session.id
+
+
+async def test_a_pinned_session_stays_in_the_preview() -> None:
+    app = Kasmon(fleet(idle("a"), idle("b")), clock=StillClock())
+    async with app.run_test(size=(120, 30)) as pilot:
+        await pilot.press("p", "j")
+        await pilot.pause()
+        assert app.desk.preview.session is not None
+        assert "a" == app.desk.preview.session.id
+
+        await pilot.press("p")
+        await pilot.pause()
+        assert app.desk.preview.session is not None
+        assert "b" == app.desk.preview.session.id
+
+
+async def test_space_hides_the_preview_and_the_list_takes_its_room() -> None:
+    app = Kasmon(crew(), clock=StillClock())
+    async with app.run_test(size=(80, 24)) as pilot:
+        before = app.desk.table.size.height
+        await pilot.press("space")
+        await pilot.pause()
+
+        assert not app.desk.preview.display
+        assert before < app.desk.table.size.height
+        assert 20 == app.desk.table.size.height + 1 or app.desk.table.size.height > 18
+
+
+async def test_a_forgotten_session_leaves_and_the_cursor_stays_near() -> None:
+    app = Kasmon(fleet(idle("a"), idle("b"), idle("c")), clock=StillClock())
+    async with app.run_test() as pilot:
+        await pilot.press("j")
+        clock_of(app).forward(2)
+        app._take(fleet(idle("a"), idle("c")))
+        await pilot.pause()
+
+        assert "c" == app.desk.table.selected
+
+
+async def test_the_totals_count_every_state() -> None:
+    async with Kasmon(crew(), clock=StillClock()).run_test(size=(160, 40)) as pilot:
+        await pilot.pause()
+        top = text_of(pilot.app).splitlines()[0]
+
+        assert "20 sessions" in top
+        assert "◆ 4 asking" in top
+        assert "✕ 1 crashed" in top
+        assert "● 6 working" in top
+        assert "$8.36" in top
+
+
+async def test_too_small_a_window_gets_a_sentence() -> None:
+    async with Kasmon(crew(), clock=StillClock()).run_test(size=(39, 9)) as pilot:
+        await pilot.pause()
+
+        assert "kasmon needs 40 x 10 cells;" in text_of(pilot.app)
+        assert "release-notes" not in text_of(pilot.app)
+
+
+async def test_a_window_that_grows_again_shows_the_list() -> None:
+    async with Kasmon(crew(), clock=StillClock()).run_test(size=(39, 9)) as pilot:
+        await pilot.resize_terminal(80, 24)
+        await pilot.pause()
+
+        assert "release-notes" in text_of(pilot.app)
+
+
+@pytest.mark.parametrize("size", [(40, 10), (80, 24), (120, 40), (160, 50), (300, 100)])
+async def test_every_size_shows_the_session_that_needs_a_person(size: tuple[int, int]) -> None:
+    async with Kasmon(crew(), clock=StillClock()).run_test(size=size) as pilot:
+        await pilot.pause()
+
+        assert "◆ asking" in text_of(pilot.app)
+        assert size[1] == len(text_of(pilot.app).splitlines())
+
+
+def test_the_sessions_are_known_by_their_ids() -> None:
+    table = Kasmon(crew(), clock=StillClock()).desk.table
+
+    assert table.session(SessionId("nobody")) is None

@@ -1,0 +1,139 @@
+"""The one table of keys, and what comes of it."""
+
+from pathlib import Path
+
+import pytest
+
+from kasmon.errors import ConfigError
+from kasmon.tui.deeds import Deeds
+from kasmon.tui.help import help_rows
+from kasmon.tui.keyboard import LEAVING, leave_key
+from kasmon.tui.keys import ACTIONS, Keys, Where, chosen, shown_key, textual_key
+from kasmon.tui.look import GLYPHS, Look
+from kasmon.tui.theme import DEFAULT, shipped
+from kasmon.tui.world import Settings
+from tests.fleets import crew
+from tests.scenes import kasmon, settled
+from tests.tui.worlds import text_of
+
+LOOK = Look(shipped(DEFAULT))
+
+
+def test_no_key_does_two_things_at_one_place() -> None:
+    for place in Where:
+        taken: dict[str, str] = {}
+        for row in ACTIONS:
+            if row.where in (place, Where.EVERYWHERE):
+                for key in Keys().of(row.id):
+                    assert taken.setdefault(key, row.id) == row.id
+
+
+def test_every_key_of_the_list_has_a_deed() -> None:
+    places = (Where.LIST, Where.EVERYWHERE, Where.PROMPT, Where.TERMINAL)
+    inside_the_box = {"submit", "newline"}
+
+    missing = [row.id for row in ACTIONS if row.where in places and not hasattr(Deeds, row.id)]
+
+    assert inside_the_box == set(missing)
+
+
+def test_the_help_shows_every_key_and_every_shape() -> None:
+    shown = "\n".join(line.text for line in help_rows(Keys(), LOOK, 90))
+
+    for row in ACTIONS:
+        assert row.help in shown
+        assert shown_key(Keys().of(row.id)[0]) in shown
+    for glyphs in GLYPHS.values():
+        assert glyphs[0] in shown
+
+
+@pytest.mark.parametrize("key", ["ctrl+q", "ctrl+s", "ctrl+i", "ctrl+m", "ctrl+h", "ctrl+left_square_bracket"])
+def test_keys_that_terminals_keep_for_themselves_are_free(key: str) -> None:
+    assert all(key not in Keys().of(row.id) for row in ACTIONS)
+
+
+@pytest.mark.parametrize(
+    ("written", "named"),
+    [
+        ("ctrl+]", "ctrl+right_square_bracket"),
+        ("/", "slash"),
+        ("?", "question_mark"),
+        (",", "comma"),
+        ("+", "plus"),
+        ("A", "A"),
+        ("f2", "f2"),
+        ("ctrl+@", "ctrl+at"),
+    ],
+)
+def test_keys_are_written_as_people_write_them(written: str, named: str) -> None:
+    assert named == textual_key(written)
+
+
+def test_a_config_puts_other_keys_in_their_place() -> None:
+    keys = chosen({"next": "tab", "stop": ["x", "ctrl+k"]})
+
+    assert ("tab",) == keys.of("next")
+    assert ("x", "ctrl+k") == keys.of("stop")
+    assert ("n",) == keys.of("new")
+
+
+@pytest.mark.parametrize(
+    ("rows", "why", "key"),
+    [
+        ({"nxt": "tab"}, "no such action", "keys.nxt"),
+        ({"next": "hyper+tab"}, "no such key: 'hyper+tab'", "keys.next"),
+        ({"next": "tabb"}, "no such key: 'tabb'", "keys.next"),
+        ({"next": "n"}, "the key 'n' would also be 'next' in the list", "keys.new"),
+        ({"later": "a"}, "the key 'a' would also be 'allow_once' on a request", "keys.later"),
+    ],
+)
+def test_a_key_that_cannot_be_is_said_with_its_place(rows: dict[str, str], why: str, key: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        chosen(rows, "config.toml")
+
+    assert (why, key) == (caught.value.why, caught.value.key)
+
+
+def test_every_key_that_can_leave_the_focus_can_be_chosen() -> None:
+    for character in sorted(LEAVING):
+        key = f"ctrl+{'space' if character == ' ' else character}"
+
+        assert leave_key(chosen({"leave_focus": key}).chosen["leave_focus"][0])
+
+
+async def test_a_remapped_key_works_and_the_old_one_does_not() -> None:
+    app = kasmon(settings=Settings(keys={"next": "tab", "new": "N"}))
+    async with app.run_test(size=(120, 40)) as pilot:
+        await settled(pilot)
+        await pilot.press("n")
+        assert 1 == len(app.screen_stack)
+
+        await pilot.press("N")
+        await settled(pilot)
+        assert "New session" in text_of(app)
+
+
+async def test_the_line_at_the_bottom_shows_the_keys_that_are_in_force() -> None:
+    app = kasmon(settings=Settings(keys={"new": "N"}))
+    async with app.run_test(size=(120, 40)) as pilot:
+        await settled(pilot)
+
+        assert " N new " in text_of(app).splitlines()[-1]
+
+
+async def test_a_click_on_the_line_at_the_bottom_does_what_its_key_does() -> None:
+    app = kasmon(crew())
+    async with app.run_test(size=(120, 40)) as pilot:
+        await settled(pilot)
+        column = text_of(app).splitlines()[-1].index("help")
+        await pilot.click(offset=(column, 39))
+        await pilot.pause()
+
+        assert "Next session that needs you" in text_of(app)
+
+
+def test_the_deeds_name_no_key() -> None:
+    """A key is a row of the table; nothing else knows it."""
+    import kasmon.tui.deeds
+
+    assert "ctrl+" not in Path(kasmon.tui.deeds.__file__).read_text("utf-8")

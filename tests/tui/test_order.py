@@ -1,0 +1,162 @@
+"""Which sessions the list shows, and in which order."""
+
+import msgspec
+import pytest
+
+from kasmon.model.fleet import Fleet, by_attention
+from kasmon.model.permission import SessionId
+from kasmon.model.session import Session
+from kasmon.tui.order import Arranger, Change, Filter, Heading, Item, Row, Sort, View, difference
+from tests.fleets import asking, crew, ended, fleet, idle, spent, working
+
+
+def arranged(shown: Fleet, view: View) -> list[Item]:
+    arranger = Arranger()
+    arranger.take(shown, difference(Fleet(), shown))
+    return arranger.items(shown, view)
+
+
+def names(items: list[Item]) -> list[str]:
+    return [item.session if isinstance(item, Row) else f"# {item.key}" for item in items]
+
+
+def test_the_list_is_in_the_models_order_of_attention() -> None:
+    shown = crew()
+
+    assert [session.id for session in by_attention(shown.sessions)] == names(arranged(shown, View()))
+
+
+def test_those_that_need_a_person_stand_first() -> None:
+    shown = fleet(working("docs"), idle("readme"), ended("ci", 1), asking("fix-auth"))
+
+    assert ["fix-auth", "ci", "readme", "docs"] == names(arranged(shown, View()))
+
+
+@pytest.mark.parametrize(
+    ("sort", "expected"),
+    [
+        (Sort.NAME, ["a", "b", "c"]),
+        (Sort.AGENT, ["b", "a", "c"]),
+        (Sort.SINCE, ["b", "c", "a"]),
+        (Sort.COST, ["c", "a", "b"]),
+        (Sort.WAVE, ["c", "b", "a"]),
+    ],
+)
+def test_the_list_can_be_sorted(sort: Sort, expected: list[str]) -> None:
+    shown = fleet(
+        spent(idle("a", ago=300, agent="codex"), 10, 0.2),
+        working("b", ago=10, agent="claude", wave=2),
+        spent(working("c", ago=60, agent="gemini", wave=1), 10, 0.9),
+    )
+
+    assert expected == names(arranged(shown, View(sort=sort)))
+
+
+def test_child_rows_follow_their_parent_and_fold_away() -> None:
+    shown = fleet(working("docs"), working("links", parent=SessionId("docs")), idle("readme"))
+
+    assert [("readme", 0, 0), ("docs", 0, 1), ("links", 1, 0)] == [
+        (item.session, item.depth, item.children) for item in arranged(shown, View()) if isinstance(item, Row)
+    ]
+    assert ["readme", "docs"] == names(arranged(shown, View(folded=frozenset({"docs"}))))
+
+
+def test_a_circle_of_parents_loses_no_row() -> None:
+    shown = fleet(working("a", parent=SessionId("b")), working("b", parent=SessionId("a")))
+
+    assert {"a", "b"} == set(names(arranged(shown, View())))
+
+
+def test_grouping_by_wave_puts_a_heading_above_each_wave() -> None:
+    shown = fleet(
+        working("one", wave=1, plan="p", peers=2),
+        ended("two", wave=1, plan="p", task=1),
+        idle("three", wave=2),
+        idle("x"),
+    )
+
+    items = arranged(shown, View(by_wave=True))
+
+    assert ["# wave /2", "three", "# wave p/1", "one", "two", "# wave ", "x"] == names(items)
+    heading = next(item for item in items if isinstance(item, Heading) and item.wave and item.wave.plan)
+    assert heading.wave is not None
+    assert (1, 2) == (heading.wave.done, heading.wave.peers)
+
+
+def test_a_folded_wave_keeps_its_heading() -> None:
+    shown = fleet(working("one", wave=1, plan="p"), idle("x"))
+
+    items = arranged(shown, View(by_wave=True, folded=frozenset({"wave p/1"})))
+
+    assert ["# wave p/1", "# wave ", "x"] == names(items)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("", {"docs", "fix-auth", "ci"}),
+        ("auth", {"fix-auth"}),
+        ("AUTH fix", {"fix-auth"}),
+        ("make html", {"docs"}),
+        ("state:asking", {"fix-auth"}),
+        ("state:asking,working", {"docs", "fix-auth"}),
+        ("state:crashed", {"ci"}),
+        ("state:ended", {"ci"}),
+        ("wave:2", {"docs"}),
+        ("agent:codex state:ended", {"ci"}),
+        ("mode:sdk", {"docs", "fix-auth", "ci"}),
+        ("state:", {"docs", "fix-auth", "ci"}),
+        ("nothing", set()),
+        ("http://x", set()),
+    ],
+)
+def test_the_filter_takes_words_and_fields(text: str, expected: set[str]) -> None:
+    shown = fleet(working("docs", "make html", wave=2), asking("fix-auth"), ended("ci", 1, agent="codex"))
+
+    assert expected == {session.id for session in shown.sessions if Filter(text).takes(session)}
+
+
+def test_only_what_changed_differs() -> None:
+    before = crew()
+    changed = msgspec.structs.replace(before.sessions[3], last_line="something else")
+    after = fleet(*before.sessions[:3], changed, *before.sessions[4:])
+
+    assert Change((changed,), ()) == difference(before, after)
+    assert Change((), ()) == difference(after, after)
+
+
+def test_an_equal_value_is_no_change() -> None:
+    assert Change((), ()) == difference(fleet(working("docs")), fleet(working("docs")))
+
+
+def test_who_came_and_who_went_is_told() -> None:
+    new = idle("new")
+
+    assert Change((new,), (SessionId("docs"),)) == difference(fleet(working("docs"), idle("x")), fleet(idle("x"), new))
+
+
+def test_the_arranger_keeps_up_with_a_fleet_that_changes() -> None:
+    arranger = Arranger()
+    now = Fleet()
+    steps: list[tuple[Session, ...]] = [
+        (working("a"), working("b", ago=10)),
+        (working("a"), asking("b"), idle("c")),
+        (idle("c"), asking("a", ago=1)),
+    ]
+    for sessions in steps:
+        after = fleet(*sessions)
+        arranger.take(after, difference(now, after))
+        now = after
+
+        assert [session.id for session in by_attention(sessions)] == names(arranger.items(now, View()))
+
+
+def test_the_arranger_tells_whether_the_order_may_be_another() -> None:
+    arranger = Arranger()
+    before = fleet(working("a"), working("b"))
+    arranger.take(before, difference(Fleet(), before))
+    said = fleet(working("a", "Something new."), working("b"))
+
+    assert not arranger.take(said, difference(before, said))
+    asks = fleet(working("a", "Something new."), asking("b"))
+    assert arranger.take(asks, difference(said, asks))
