@@ -20,6 +20,11 @@ def main() -> int:
 
         states, wave, wants_json = wanted
         return guarded(lambda: ls(states, wave, wants_json=wants_json), wants_json=wants_json)
+    if not arguments:
+        from kasmon.commands.output import guarded
+        from kasmon.commands.screen import dashboard
+
+        return guarded(dashboard, wants_json=False)
     from kasmon.cli import run
 
     return run(arguments)

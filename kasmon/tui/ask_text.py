@@ -15,18 +15,17 @@ from kasmon.clean import has_hidden, redact
 from kasmon.model import diff
 from kasmon.model.permission import AskKind, Request
 from kasmon.model.text import BLANK, Line, Margin, Span, Token, fitted
+from kasmon.tui.shell import BREAK, Part, split_command
 
 COMMAND_KEYS: Final = ("command", "cmd", "argv")
 """Keys of a tool's input that hold what would be run."""
 EMPTY: Final = "⟨empty⟩"
-LEADING_WORDS: Final = frozenset(["do", "then", "else", "elif", "if", "while", "until", "{", "(", "!"])
-"""Words of the shell behind which a command begins."""
-BREAK: Final = (-1, "\n")
-"""A line break between two commands, in `split_command`'s parts."""
 _MARK: Final = re.compile(r"⟨[^⟩]*⟩|[␤␍␉␠]")
-_OPERATOR: Final = re.compile(r"&&|\|\||\|&|;;|[|;&\n]")
-_ARGUMENT: Final[Margin] = (("  ", Token.FAINT),)
-_FURTHER: Final[Margin] = (("      ", Token.FAINT),)
+_BEGINS: Final[tuple[Margin, Margin]] = ((("  ", Token.FAINT),), (("    ", Token.FAINT),))
+"""What stands left of a command, and of an argument."""
+_GOES_ON: Final[tuple[Margin, Margin]] = ((("↳ ", Token.FAINT),), (("  ↳ ", Token.FAINT),))
+"""What stands left of their further rows."""
+_UNDER: Final[Margin] = (("  ", Token.FAINT),)
 
 
 class Sheet(msgspec.Struct, frozen=True, kw_only=True):
@@ -94,12 +93,12 @@ def _rows(request: Request, known: Sequence[str], width: int) -> Iterator[Line]:
     told = False
     if command is not None:
         _, value = command
-        parts = _argv(value) if isinstance(value, list) else list(split_command(value))
+        parts = _argv(value) if isinstance(value, list) else split_command(value)
         yield from _command(parts, known, width)
         told = isinstance(value, str) and _same(request.shown, value)
     if request.shown and not told and not (command and request.shown == request.title):
         if command is not None:
-            yield from (BLANK, Line((("as the agent puts it", Token.FAINT),)))
+            yield from (BLANK, *fitted([("as the agent puts it", Token.FAINT)], width))
         if request.is_diff:
             yield from _diff(redact(request.shown.removesuffix("\n"), known)[0].split("\n"), width)
         else:
@@ -132,7 +131,7 @@ def _diff(lines: Sequence[str], width: int) -> list[Line]:
     return rows
 
 
-def _command(parts: Sequence[tuple[int, str]], known: Sequence[str], width: int) -> list[Line]:
+def _command(parts: Sequence[Part], known: Sequence[str], width: int) -> list[Line]:
     """One line for each part; depth 0 begins a command, 1 is an argument."""
     rows: list[Line] = []
     for depth, part in parts:
@@ -143,83 +142,14 @@ def _command(parts: Sequence[tuple[int, str]], known: Sequence[str], width: int)
         lines = (redact(part, known)[0] or EMPTY).split("\n")
         for number, line in enumerate(lines):
             token = Token.STRONG if depth == 0 and number == 0 else Token.CODE
-            margin = _FURTHER if number else _ARGUMENT if depth else ()
             end = "␤" if number < len(lines) - 1 else ""
-            rows += fitted(marked(line + end, token), width, margin, _FURTHER, words=False)
+            first = _GOES_ON[depth] if number else _BEGINS[depth]
+            rows += fitted(marked(line + end, token), width, first, _GOES_ON[depth], words=False)
     return rows
 
 
-def _argv(values: Sequence[str]) -> list[tuple[int, str]]:
+def _argv(values: Sequence[str]) -> list[Part]:
     return [(min(number, 1), value) for number, value in enumerate(values)]
-
-
-def split_command(text: str) -> Iterator[tuple[int, str]]:
-    """A shell command in parts for reading: each simple command begins at depth 0, its arguments are at depth 1.
-
-    A line break between commands is `BREAK`. Nothing is interpreted, and nothing but blanks between parts is left out.
-    A here-document stays in its lines.
-    """
-    at, start, depth = 0, 0, 0
-    lead = ""
-    if "<<" in text:
-        yield from ((0, line) for line in text.split("\n"))
-        return
-    while at < len(text):
-        character = text[at]
-        operator = _OPERATOR.match(text, at)
-        redirecting = character == "&" and (text[at - 1 : at] in (">", "<") or text[at + 1 : at + 2] == ">")
-        if character in " \t" or (operator and not redirecting):
-            if at > start:
-                part = lead + text[start:at]
-                leads_on = depth == 0 and text[start:at] in LEADING_WORDS
-                if not leads_on:
-                    yield depth, part
-                depth, lead = (0, f"{part} ") if leads_on else (1, "")
-            if operator and character == "\n":
-                yield from ([(depth, lead)] if lead else [])
-                yield BREAK
-                lead, depth, at = "", 0, operator.end()
-            elif operator and character not in " \t":
-                lead, depth, at = f"{lead}{operator[0]} ", 0, operator.end()
-            else:
-                at += 1
-            start = at
-        else:
-            at = _word_end(text, at)
-    if at > start or lead:
-        yield depth, (lead + text[start:at]).rstrip(" ")
-
-
-def _word_end(text: str, at: int) -> int:
-    """Behind the quoted, escaped or nested piece, or the one character, that begins at *at*."""
-    character = text[at]
-    if character == "\\":
-        return min(at + 2, len(text))
-    if character in "'\"`":
-        return _quote_end(text, at)
-    if (character == "$" and text[at + 1 : at + 2] == "(") or (character in "<>" and text[at + 1 : at + 2] == "("):
-        return _nest_end(text, at + 1)
-    return at + 1
-
-
-def _quote_end(text: str, at: int) -> int:
-    quote, at = text[at], at + 1
-    while at < len(text) and text[at] != quote:
-        at += 2 if text[at] == "\\" and quote != "'" else 1
-    return min(at + 1, len(text))
-
-
-def _nest_end(text: str, at: int) -> int:
-    depth = 0
-    while at < len(text):
-        if text[at] in "'\"":
-            at = _quote_end(text, at)
-            continue
-        depth += {"(": 1, ")": -1}.get(text[at], 0)
-        at += 1
-        if depth == 0:
-            break
-    return at
 
 
 def _rest(request: Request, known: Sequence[str], width: int, after: bool) -> Iterator[Line]:
@@ -236,7 +166,7 @@ def _rest(request: Request, known: Sequence[str], width: int, after: bool) -> It
         lines = redact(text, known)[0].split("\n")
         yield from fitted([(f"{name}  ", Token.FAINT), *marked(lines[0], Token.CODE)], width)
         for line in lines[1:]:
-            yield from fitted(marked(line, Token.CODE), width, _ARGUMENT, _ARGUMENT, words=False)
+            yield from fitted(marked(line, Token.CODE), width, _UNDER, _UNDER, words=False)
 
 
 def _is_seen(value: Any, seen: set[str]) -> bool:

@@ -51,14 +51,11 @@ class Queue:
 
     def take(self, changed: Iterable[Session], gone: Iterable[SessionId] = ()) -> bool:
         """Learn what these sessions ask now; tell whether anything is another."""
-        before = self._waiting
-        for session in changed:
-            if session.asks != self._asks.get(session.id, ()):
-                self._put(session.id, session.asks)
-        for session_id in gone:
-            if session_id in self._asks:
-                self._put(session_id, ())
-        return self._waiting is not before
+        asks = {session.id: session.asks for session in changed} | dict.fromkeys(gone, ())
+        others = {id_: now for id_, now in asks.items() if now != self._asks.get(id_, ())}
+        for session_id, now in others.items():
+            self._put(session_id, now)
+        return bool(others)
 
     def sent(self, request: RequestId) -> None:
         """An answer to it is on its way: it is not shown again unless that fails."""

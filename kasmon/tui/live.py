@@ -37,6 +37,11 @@ class LiveWorld:
         self._host = TerminalHost(places)
         self._config = Config()
 
+    def first(self) -> Fleet:
+        """The fleet now, read at once: for the first frame, before there is a loop to block."""
+        self._fleet = self.watch.look()
+        return self._fleet
+
     @property
     def terminals(self) -> TerminalHost:
         return self._host

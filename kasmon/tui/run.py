@@ -9,7 +9,7 @@ from kasmon.tui.live import LiveWorld
 def run(places: Places) -> int:
     """Show the dashboard over *places* until the person leaves it, and return the exit code; the agents go on."""
     world = LiveWorld(places)
-    app = Kasmon(world=world, driver_class=TapDriver)
+    app = Kasmon(world.first(), world, driver_class=TapDriver)
     try:
         app.run()
     finally:
