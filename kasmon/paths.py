@@ -5,7 +5,6 @@ Reading the environment happens here and only here: two sets of XDG variables ar
 
 import os
 import stat
-import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -162,6 +161,8 @@ def private_folder(folder: Path) -> Path:
 
 def write_private(path: Path, content: bytes) -> None:
     """Put *content* at *path*, 0600, whole or not at all; a reader never sees half of it."""
+    import tempfile  # only where something is written: it takes 4 ms to load
+
     handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     try:
         with os.fdopen(handle, "wb") as file:
@@ -185,6 +186,8 @@ def _recorded_runtime(state: Path) -> Path:
         recorded = None
     if recorded is not None and recorded.is_dir():
         return private_folder(recorded) / "kasmon"
+    import tempfile  # only where something is written: it takes 4 ms to load
+
     private_folder(state)
     made = Path(tempfile.mkdtemp(prefix="kasmon-"))
     write_private(record, f"{made}\n".encode())

@@ -79,7 +79,7 @@ def _warm(own: dict[str, str]) -> None:
 
 
 def _until(argv: Sequence[str], own: dict[str, str], text: bytes) -> float:
-    terminal = Terminal(argv, own)
+    terminal = Terminal(argv, own, columns=160, rows=50)
     try:
         return 1000 * (terminal.until(text) - terminal.started_at)
     finally:
@@ -93,7 +93,7 @@ def _run(argv: Sequence[str], own: dict[str, str]) -> float:
 
 
 def _weigh(argv: Sequence[str], own: dict[str, str], text: bytes) -> float:
-    terminal = Terminal(argv, own)
+    terminal = Terminal(argv, own, columns=160, rows=50)
     try:
         terminal.until(text)
         terminal.drain(1.0, 5.0)

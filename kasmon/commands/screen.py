@@ -1,11 +1,11 @@
 """What takes the whole screen: the dashboard, and the demo with it; and whether this terminal can show them."""
 
+import gc
 import os
 import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-from kasmon.commands.listing import ls_object
 from kasmon.errors import UsageError
 from kasmon.paths import Places, places
 
@@ -36,6 +36,7 @@ def demo(agents: int, seed: int, headless_s: float | None, svg: str | None) -> i
     Raises:
         UsageError: if a number makes no sense, or this is no terminal that can show it.
     """
+    from kasmon.commands.listing import ls_object
     from kasmon.demo.run import main
 
     if agents < 1:
@@ -52,6 +53,7 @@ def show(where: Places) -> int:
     from kasmon.tui.guard import run_guarded
 
     def child() -> int:
+        gc.disable()  # until the first frame: what is imported until then stays, and need not be looked through
         from kasmon.tui.run import run  # heavy: imported behind the fork, so that the guard stays small
 
         return run(where)

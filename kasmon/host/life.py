@@ -86,6 +86,8 @@ class Life:
         )
         if not is_same:
             agent.say(agent.started(now.generation + 1))
+            await life._begun.wait()
+            await pen.written(WRITTEN_S)
         if facts.is_dead:
             agent.found(facts)
         elif is_same and any(signal.source == "launch" for signal in now.signals):
@@ -147,7 +149,7 @@ class Life:
             case SignalSeen():
                 self.prompts.reported(event)
             case SessionEnded() | LineLost():
-                self.prompts.is_ready = False
+                self.prompts.end()
                 self.prompts.heard(event)
             case _:
                 pass

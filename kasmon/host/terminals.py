@@ -29,6 +29,7 @@ from kasmon.host.wire import (
     Forget,
     Frame,
     FromClient,
+    Gone,
     Hello,
     Keys,
     Look,
@@ -157,10 +158,14 @@ class Terminals:
             tenant.show(connection, frame)
             return None
 
-        async def show() -> None:
-            found = await self._found(frame.session)
+        async def show() -> Gone | None:
+            try:
+                found = await self._found(frame.session)
+            except KasmonError as error:
+                return Gone(session=frame.session, why=error.message)
             if connection.is_open:
                 found.show(connection, frame)
+            return None
 
         return show()
 

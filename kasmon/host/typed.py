@@ -10,7 +10,7 @@ from typing import Final
 import msgspec
 
 from kasmon.backends.tmux import TmuxAgent
-from kasmon.errors import KasmonError
+from kasmon.errors import KasmonError, SessionEndedError
 from kasmon.host.pen import Pen
 from kasmon.host.prompts import Prompts
 from kasmon.model.command import Prompt, Receipt, ReceiptId, ReceiptState, Wish
@@ -39,13 +39,20 @@ class TypedPrompts(Prompts):
         self._begun_to_read = asyncio.Event()
         self._has_word = False
         self._in_turn = False
+        self._is_over = False
 
     async def take(self, prompt: Prompt) -> Receipt:
-        """Like `Prompts.take`; where the agent only begins, a prompt that need not wait waits for that a while."""
+        """Like `Prompts.take`; where the agent only begins, a prompt that need not wait waits for that a while.
+
+        Raises:
+            SessionEndedError: if the agent ends before it could be typed to.
+        """
         if prompt.when != "idle" and prompt.text.strip() and not self.is_ready:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(BEGINS_S):
                     await self._begun_to_read.wait()
+        if self._is_over:
+            raise SessionEndedError(self._pen.session.id)
         receipt = await super().take(prompt)
         if receipt.state is not ReceiptState.QUEUED:
             return receipt
@@ -89,6 +96,11 @@ class TypedPrompts(Prompts):
                     continue  # its receipt says so
         self._begun_to_read.set()
         self._changed.set()
+
+    def end(self) -> None:
+        """The agent has ended, or was lost: nothing is typed any more."""
+        self.is_ready, self._is_over = False, True
+        self._begun_to_read.set()
 
     def reported(self, signal: SignalSeen) -> None:
         """Take *signal*, which was noted, for the beginning or the end of a turn, if it is one."""

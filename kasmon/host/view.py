@@ -2,7 +2,7 @@
 
 import asyncio
 import math
-from typing import Final
+from typing import Final, Literal
 
 from kasmon.host.camera import Camera
 from kasmon.host.history import History
@@ -76,12 +76,14 @@ class View:
             self._offer()
 
     def shown(self) -> None:
+        """The camera has a new picture."""
         if self._history is not None:
             self._history.renew()
         else:
             self._offer()
 
     def gone(self, why: str) -> None:
+        """There is no pane any more."""
         self._camera = self._history = self._sent = None
         self._connection.push(Gone(session=self._session, why=why), key=("gone", self._session))
 
@@ -140,14 +142,11 @@ def cursor_of(facts: ScreenFacts) -> Cursor:
 
 
 def modes_of(facts: ScreenFacts) -> Modes:
+    mouse: Literal["", "standard", "button", "all"] = "standard" if facts.mouse_standard else ""
+    if facts.mouse_all or facts.mouse_button:
+        mouse = "all" if facts.mouse_all else "button"
     return Modes(
-        mouse="all"
-        if facts.mouse_all
-        else "button"
-        if facts.mouse_button
-        else "standard"
-        if facts.mouse_standard
-        else "",
+        mouse=mouse,
         mouse_sgr=facts.mouse_sgr,
         cursor_keys=facts.application_cursor,
         keypad=facts.application_keypad,

@@ -5,6 +5,7 @@ Nothing in here or below opens a file or a socket; `live.py` is the world of a r
 """
 
 import asyncio
+import gc
 import locale
 from collections.abc import Callable, Iterable, Iterator
 from importlib import import_module
@@ -127,6 +128,8 @@ class Kasmon(App[None], inherit_bindings=False):
         self.call_after_refresh(self._import_later)
 
     def _import_later(self) -> None:
+        gc.freeze()
+        gc.enable()
         self.run_worker(lambda: [import_module(name) for name in LATER_IMPORTS], thread=True, group="imports")
 
     async def _follow_fleet(self) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from kasmon.clean import clean_block
-from kasmon.errors import PasteRefusedError, SessionBusyError, UsageError
+from kasmon.errors import PasteRefusedError, SessionBusyError, SessionEndedError, UsageError
 from kasmon.host.wire import Do, Keys, Paste
 from kasmon.model.command import Prompt, ReceiptState
 from kasmon.model.event import ReceiptMoved, SignalSeen
@@ -247,6 +247,15 @@ async def test_a_turn_that_a_program_reports_moves_the_receipt_on(inn: Inn) -> N
         await prompted(link, ME, "idle")
 
         await auntil(lambda: "finished" == states(inn, receipt.id)[-1])
+
+
+async def test_a_prompt_for_an_agent_that_ends_before_it_reads_is_refused(inn: Inn) -> None:
+    async with inn.serving() as link:
+        session = await inn.run(link, ME, *sh("sleep 0.3"))
+        with pytest.raises(SessionEndedError):
+            await prompted(link, ME, "hello")
+
+        assert () == inn.session(session).receipts
 
 
 # Where it would do harm

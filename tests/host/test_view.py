@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import re
 import shutil
 import socket
 import tempfile
@@ -149,6 +150,14 @@ async def test_who_watches_a_session_without_a_pane_is_told_so_and_sees_it_when_
         await inn.run(link, ME, *sh("echo here; exec cat"))
 
         await screen.until_has("here")
+
+
+async def test_who_watches_what_is_no_session_is_told_so(inn: Inn) -> None:
+    async with inn.serving() as link:
+        screen = Screen(link, "nosuchid")
+        screen.watch()
+
+        await auntil(lambda: "nosuchid" in screen.gone)
 
 
 async def test_a_pane_that_goes_away_is_said_to_be_gone(inn: Inn) -> None:
@@ -398,9 +407,7 @@ async def test_a_flood_that_somebody_watches_is_seen_as_it_goes_on(inn: Inn) -> 
         screen.watch()
 
         def at() -> int:
-            return max(
-                (int(row.split()[1]) for row in screen.rows if row.count(" ") and row.startswith("flood")), default=0
-            )
+            return max((int(row[6:]) for row in screen.rows if re.fullmatch(r"flood \d+", row)), default=0)
 
         await auntil(lambda: at() > 1000, 20)
         seen = len(screen.pushes)

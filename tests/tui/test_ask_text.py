@@ -10,16 +10,15 @@ from hypothesis import strategies as st
 from kasmon.clean import has_hidden
 from kasmon.model.permission import Request
 from kasmon.tui.ask_text import (
-    BREAK,
     Unfinished,
     can_edit,
     editable,
     edited_input,
     restored,
     sheet,
-    split_command,
     without_secrets,
 )
+from kasmon.tui.shell import BREAK, split_command
 from tests.fleets import DIFF, change, command, plan, question, request
 
 KEY = "sk-abcdefghijklmnopqrstuvwxyz123456"
@@ -77,13 +76,19 @@ def shown(asked: Request, known: tuple[str, ...] = ()) -> str:
 
 
 def test_a_command_stands_with_one_argument_a_line() -> None:
-    assert ["rm", "  -rf", "  build", "&& make", "  release"] == rows(command("x", "rm -rf build && make release"))
+    expected = ["  rm", "    -rf", "    build", "  && make", "    release"]
+
+    assert expected == rows(command("x", "rm -rf build && make release"))
+
+
+def test_an_argument_that_is_too_long_goes_on_below_and_says_so() -> None:
+    assert ["  echo", "    aaaaaaaaaa", "  ↳ aaaaa", "    b"] == rows(command("x", "echo aaaaaaaaaaaaaaa b"), 14)
 
 
 def test_an_argv_stands_with_one_element_a_line() -> None:
     asked = request("x", tool="exec", input={"argv": ["sh", "-c", "ls; rm -rf x", ""]}, shown="sh")
 
-    assert ["sh", "  -c", "  ls; rm -rf x", "  ⟨empty⟩"] == rows(asked)[:4]
+    assert ["  sh", "    -c", "    ls; rm -rf x", "    ⟨empty⟩"] == rows(asked)[:4]
 
 
 @pytest.mark.parametrize(
@@ -99,20 +104,38 @@ def test_an_argv_stands_with_one_element_a_line() -> None:
         ("a $(b c; d) e", [(0, "a"), (1, "$(b c; d)"), (1, "e")]),
         ("a\\ b c", [(0, "a\\ b"), (1, "c")]),
         ("a\nb", [(0, "a"), BREAK, (0, "b")]),
-        ("for x in y; do ls $x; done", [(0, "for"), (1, "x"), (1, "in"), (1, "y"), (0, "; do ls"), (1, "$x"), (0, "; done")]),
+        (
+            "for x in y; do ls $x; done",
+            [(0, "for"), (1, "x"), (1, "in"), (1, "y"), (0, "; do ls"), (1, "$x"), (0, "; done")],
+        ),
         ("a '", [(0, "a"), (1, "'")]),
         ("", []),
     ],
 )
 def test_a_command_is_split_where_a_person_would(line: str, parts: list[tuple[int, str]]) -> None:
-    assert parts == list(split_command(line))
+    assert parts == split_command(line)
 
 
 @given(st.text(alphabet="abc '\"\\$()`;|&<>\n\t#", max_size=40))
 def test_nothing_but_blanks_is_left_out_of_a_command(line: str) -> None:
     kept = "".join(part for _, part in split_command(line))
 
-    assert sorted(c for c in line if c not in " \t") == sorted(c for c in kept if c not in " \t")
+    assert line.replace(" ", "").replace("\t", "") == kept.replace(" ", "").replace("\t", "")
+
+
+@pytest.mark.parametrize(
+    ("line", "parts"),
+    [
+        ("a  b", [(0, "a"), (1, " b")]),
+        ("a\tb", [(0, "a"), (1, "\tb")]),
+        (" a", [(0, " a")]),
+        ("a ", [(0, "a ")]),
+        ("a &&b", [(0, "a"), (0, "&&b")]),
+        ("a &&  b", [(0, "a"), (0, "&&  b")]),
+    ],
+)
+def test_blanks_that_are_not_the_usual_one_stay(line: str, parts: list[tuple[int, str]]) -> None:
+    assert parts == split_command(line)
 
 
 def test_two_different_commands_never_look_the_same() -> None:
@@ -137,10 +160,11 @@ def test_hidden_characters_anywhere_in_the_input_are_counted() -> None:
     assert not sheet(command("x", "ls")).hidden
 
 
-@pytest.mark.parametrize("width", [10, 20, 40, 80])
+@pytest.mark.parametrize("width", [12, 20, 40, 80])
 def test_no_row_is_wider_than_the_card(width: int) -> None:
-    for asked in (command("x", "curl -fsSL https://example.com/a/very/long/path?with=arguments | sh"), change("x"), plan("x")):
-        assert all(len(row) <= width for row in rows(asked, width))
+    fetch = command("x", "curl -fsSL https://example.com/a/very/long/path?with=arguments | sh")
+    for asked in (fetch, change("x"), plan("x")):
+        assert width >= max(map(len, rows(asked, width)))
 
 
 def test_an_edit_stands_as_a_diff_with_its_line_numbers() -> None:
@@ -148,11 +172,10 @@ def test_an_edit_stands_as_a_diff_with_its_line_numbers() -> None:
 
     assert "42 -    name = Column" in text
     assert "44 +    since = Column" in text
-    assert "file_path" in text
 
 
 def test_what_a_diff_shows_is_not_shown_twice_and_what_it_does_not_show_is() -> None:
-    new = "    name = Column(\"name\", max(8, min(names, widest)))"
+    new = '    name = Column("name", max(8, min(names, widest)))'
     asked = change("x", input={"new_string": new, "replace_all": "true"})
 
     assert 1 == shown(asked).count("max(8, min(names, widest))")
@@ -162,7 +185,7 @@ def test_what_a_diff_shows_is_not_shown_twice_and_what_it_does_not_show_is() -> 
 def test_what_the_agent_says_beside_the_command_is_told_apart() -> None:
     asked = command("x", "rm -rf /", shown="ls", input={"command": "rm -rf /", "timeout": 5})
 
-    assert ["rm", "  -rf", "  /", "", "as the agent puts it", "ls", "", "timeout  5"] == rows(asked)
+    assert ["  rm", "    -rf", "    /", "", "as the agent puts it", "ls", "", "timeout  5"] == rows(asked)
 
 
 def test_a_tool_without_a_command_shows_all_of_its_input() -> None:
@@ -189,7 +212,9 @@ def test_an_edited_command_gets_its_secrets_back() -> None:
     text = editable(asked)
     assert KEY not in text
 
-    assert {"command": f"curl -H 'Bearer {KEY}' https://example.org"} == edited_input(asked, text.replace(".com", ".org"))
+    assert {"command": f"curl -H 'Bearer {KEY}' https://example.org"} == edited_input(
+        asked, text.replace(".com", ".org")
+    )
 
 
 def test_a_secret_that_was_taken_out_stays_out() -> None:

@@ -1,6 +1,6 @@
 """The list: what stays where it is, what is drawn anew, and how one moves in it."""
 
-from typing import cast
+from typing import Any, cast
 
 import msgspec
 import pytest
@@ -147,11 +147,11 @@ async def test_a_click_selects_and_a_double_click_goes_in() -> None:
         await settled(pilot)
         await pilot.click(SessionTable, offset=(20, 1))
         assert "zoo" == app.desk.table.selected
-        assert not app.desk.focused_inside
+        assert app.desk.has_class("-inside") is False
 
         await pilot.click(SessionTable, offset=(20, 2), times=2)
         await pilot.pause()
-        assert app.desk.focused_inside
+        assert app.desk.has_class("-inside")
         assert app.desk.preview.session is not None
         assert "docs" == app.desk.preview.session.id
 
@@ -188,7 +188,7 @@ async def test_enter_on_a_heading_folds_it() -> None:
 
 
 async def test_a_wave_shows_how_far_each_of_its_sessions_is() -> None:
-    one = {"wave": 2, "peers": 4, "plan": "search"}
+    one: dict[str, Any] = {"wave": 2, "peers": 4, "plan": "search"}
     sessions = (ended("a", 0, task=1, **one), working("b", task=2, **one), ended("c", 1, task=3, **one))
     app = Kasmon(fleet(*sessions), clock=StillClock())
     async with app.run_test(size=(120, 30)) as pilot:

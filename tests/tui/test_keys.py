@@ -98,7 +98,7 @@ def test_every_key_that_can_leave_the_focus_can_be_chosen() -> None:
     for character in sorted(LEAVING):
         key = f"ctrl+{'space' if character == ' ' else character}"
 
-        assert leave_key(chosen({"leave_focus": key}).chosen["leave_focus"][0])
+        assert leave_key(chosen({"leave_focus": key}).chosen["leave_focus"][0]).legacy
 
 
 async def test_a_remapped_key_works_and_the_old_one_does_not() -> None:

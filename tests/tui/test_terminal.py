@@ -1,6 +1,7 @@
 """What a terminal shows of the rows that its host pushes."""
 
-from collections.abc import AsyncIterator
+import asyncio
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
 import pytest
@@ -10,11 +11,12 @@ from textual.geometry import Region
 from textual.screen import Screen
 from textual.strip import Strip
 from textual.widget import Widget
+from textual.widgets import Static
 
 from kasmon.host.wire import Cursor, Modes, Rows
 from kasmon.model.permission import SessionId
 from kasmon.tui import terminal as module
-from kasmon.tui.paint import Brush
+from kasmon.tui.paint import PAUSE_S, Brush, RowsUpdate
 from kasmon.tui.sgr import strip_of
 from kasmon.tui.terminal import Terminal
 from tests.waiting import auntil
@@ -24,12 +26,18 @@ class Room(App[None]):
     def __init__(self) -> None:
         super().__init__()
         self.frames = 0
+        self.displayed: Callable[[RowsUpdate], object] = lambda _: None
 
     def compose(self) -> ComposeResult:
         yield Terminal()
 
     def post_display_hook(self) -> None:
         self.frames += 1
+
+    def _display(self, screen: Screen[object], renderable: object) -> None:
+        if isinstance(renderable, RowsUpdate):
+            self.displayed(renderable)
+        super()._display(screen, renderable)  # type: ignore[arg-type]
 
     @property
     def terminal(self) -> Terminal:
@@ -230,12 +238,49 @@ async def test_a_preview_waits_for_the_next_frame() -> None:
         assert frames < app.frames
 
 
+async def test_what_is_painted_at_once_is_what_the_next_frame_would_paint() -> None:
+    async with room() as app:
+        first = pushed("one", "two", "", "", "", "", cursor=Cursor(1, 1, True))
+        app.terminal.show(first)
+        app.terminal.live = True
+        await until_painted(app)
+        painted: list[RowsUpdate] = []
+        app.displayed = painted.append
+        app.terminal.show(some({1: "\x1b[31mzwei"}, first))
+
+        assert [(0, 1)] == [(x, y) for update in painted for x, y, _ in update.rows]
+        assert painted[0].rows[0][2].text.startswith("zwei")
+        assert app.screen._compositor.render_strips()[1] == painted[0].rows[0][2]
+        assert painted[0].render_segments(app.console).startswith("\x1b[2;1H")
+
+
+async def test_what_lies_over_a_terminal_is_not_painted_over() -> None:
+    """A toast, say."""
+    async with room() as app:
+        first = pushed("one", "two", "", "", "", "")
+        app.terminal.show(first)
+        app.terminal.live = True
+        cover = Static("above")
+        cover.styles.layer, cover.styles.offset, cover.styles.height = "above", (0, 1), 2
+        app.screen.styles.layers = "base above"
+        await app.mount(cover)
+        await until_painted(app)
+        frames = app.frames
+        app.terminal.show(some({1: "2"}, first))
+        assert frames == app.frames
+
+        await until_painted(app)
+        await asyncio.sleep(PAUSE_S)
+        app.terminal.show(some({5: "6"}, first))
+        assert app.frames > frames
+
+
 async def test_a_textual_without_the_short_way_still_paints(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[tuple[Region, ...]] = []
     async with room() as app:
         with monkeypatch.context() as patch:
             patch.setattr(app.terminal, "refresh", lambda *regions: asked.append(regions))
-            patch.delattr(Compositor, "update_widgets")
+            patch.delattr(Compositor, "visible_widgets")
             assert not Brush().paint(app.terminal, [Region(0, 1, 20, 1)])
 
     assert [(Region(0, 1, 20, 1),)] == asked
@@ -243,12 +288,12 @@ async def test_a_textual_without_the_short_way_still_paints(monkeypatch: pytest.
 
 def test_textual_still_has_the_short_way() -> None:
     """A new Textual that lacks one of these needs a look at `kasmon/tui/paint.py`."""
-    assert {"_set_dirty", "_exchange_repaint_regions"} <= set(dir(Widget))
-    assert "_compositor_refresh" in dir(Screen)
+    assert {"render_lines", "content_offset"} <= set(dir(Widget))
+    assert "set_dirty" in dir(Widget()._styles_cache)
     screen = Screen[None]()
-    assert {"_layout_required", "_repaint_required", "_dirty_widgets"} <= set(vars(screen))
-    assert {"update_widgets", "visible_widgets"} <= set(dir(screen._compositor))
-    assert hasattr(App(), "_batch_count")
+    assert {"_layout_required", "_repaint_required"} <= set(vars(screen))
+    assert "visible_widgets" in dir(screen._compositor)
+    assert {"_batch_count", "_display"} <= {*dir(App), *vars(App())}
 
 
 async def until_painted(app: Room) -> None:

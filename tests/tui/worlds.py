@@ -66,6 +66,8 @@ class StillWorld:
         self.heard: Callable[[Rows | Gone], None] = lambda push: None
         self.link = StillLink(self)
         self.has_tmux = True
+        self.holding_secrets = False
+        self._secrets_go = asyncio.Event()
 
     @property
     def terminals(self) -> TerminalLink | None:
@@ -102,7 +104,13 @@ class StillWorld:
         return OFFERS
 
     async def secrets(self, session: SessionId, /) -> Sequence[str]:
+        if self.holding_secrets:
+            await self._secrets_go.wait()
         return self.known
+
+    def let_secrets_go(self) -> None:
+        """Answer those who asked for secrets while they were held."""
+        self._secrets_go.set()
 
     async def attach_argv(self, session: SessionId, /) -> Sequence[str]:
         return ("true",)

@@ -1,0 +1,277 @@
+"""Going into a session: a transcript with a box to write in, or its terminal; and coming back."""
+
+from typing import cast
+
+import pytest
+from textual.pilot import Pilot
+
+from kasmon.errors import SessionEndedError
+from kasmon.host.wire import Blur, Focus, Gone, Keys, Unwatch, Watch
+from kasmon.model.command import Interrupt, Mode, Prompt, Receipt, ReceiptId, ReceiptState
+from kasmon.model.event import MessageSaid
+from kasmon.model.permission import SessionId
+from kasmon.tui.app import Kasmon
+from kasmon.tui.focus import FocusView
+from kasmon.tui.prompt import PromptBox
+from kasmon.tui.session import SessionView
+from kasmon.tui.world import Settings, Tell
+from tests.fleets import NOW, fleet, idle, working
+from tests.scenes import kasmon, settled
+from tests.talks import MAKE, long_talk, talk
+from tests.tui.worlds import StillWorld, text_of
+from tests.waiting import auntil
+
+README = SessionId("readme")
+TALK = {"readme": talk()}
+
+
+def app_of(pilot: Pilot[None]) -> Kasmon:
+    return cast(Kasmon, pilot.app)
+
+
+def world_of(pilot: Pilot[None]) -> StillWorld:
+    return cast(StillWorld, app_of(pilot).world)
+
+
+async def told(pilot: Pilot[None], session: str = "readme") -> None:
+    """Until the transcript is on the screen."""
+    await settled(pilot)
+    known = app_of(pilot).inside.transcripts.of(SessionId(session))
+    await auntil(lambda: known.cursor, what="the transcript")
+    view = app_of(pilot).inside.widget
+    assert isinstance(view, SessionView)
+    await auntil(lambda: view.screen_of_events._frame is None)
+    await pilot.pause()
+
+
+async def test_the_preview_shows_the_end_of_the_transcript() -> None:
+    async with kasmon(fleet(idle("readme")), transcripts=TALK).run_test(size=(120, 40)) as pilot:
+        await told(pilot)
+
+        assert "wants to use Bash: rm -rf build && make release" in text_of(pilot.app)
+
+
+async def test_text_that_is_being_written_is_shown() -> None:
+    app = kasmon(fleet(working("readme")), transcripts=TALK, written={"readme": "While I think of it"})
+    async with app.run_test(size=(120, 40)) as pilot:
+        await told(pilot)
+
+        assert "While I think of it" in text_of(app)
+
+
+async def test_enter_opens_a_structured_session_at_its_end() -> None:
+    app = kasmon(fleet(idle("readme")), transcripts={"readme": long_talk(2000)})
+    async with app.run_test(size=(120, 40)) as pilot:
+        await told(pilot)
+        await pilot.press("enter")
+        await pilot.pause()
+
+        assert "Step 1999 is done." in text_of(app)
+        assert "state ▾" not in text_of(app)
+
+
+async def test_it_scrolls_up_and_the_box_keeps_the_keyboard() -> None:
+    app = kasmon(fleet(idle("readme")), transcripts={"readme": long_talk(2000)})
+    async with app.run_test(size=(120, 40)) as pilot:
+        await told(pilot)
+        await pilot.press("enter", *"abc", "pageup", "pageup")
+        await pilot.pause()
+
+        assert "Step 1999 is done." not in text_of(app)
+        assert app.query_one(PromptBox).has_focus
+        assert "abc" == app.query_one(PromptBox).text
+
+
+async def test_enter_sends_and_the_box_is_empty() -> None:
+    async with kasmon(fleet(idle("readme")), transcripts=TALK).run_test(size=(120, 40)) as pilot:
+        await told(pilot)
+        await pilot.press("enter", *"tidy up", "enter")
+        await pilot.pause()
+
+        assert [Tell(session=README, wish=Prompt(text="tidy up"))] == world_of(pilot).wished
+        assert "" == pilot.app.query_one(PromptBox).text
+
+
+@pytest.mark.parametrize("key", ["shift+enter", "alt+enter", "ctrl+j"])
+async def test_a_prompt_has_as_many_lines_as_one_likes(key: str) -> None:
+    async with kasmon(fleet(idle("readme")), transcripts=TALK).run_test(size=(120, 40)) as pilot:
+        await told(pilot)
+        await pilot.press("enter", "a", key, "b", "enter")
+        await pilot.pause()
+
+        assert [Tell(session=README, wish=Prompt(text="a\nb"))] == world_of(pilot).wished
+
+
+async def test_blanks_are_no_prompt() -> None:
+    async with kasmon(fleet(idle("readme")), transcripts=TALK).run_test(size=(120, 40)) as pilot:
+        await told(pilot)
+        await pilot.press("enter", "space", "enter")
+        await pilot.pause()
+
+        assert [] == world_of(pilot).wished
+
+
+async def test_a_prompt_that_was_refused_is_in_the_box_again() -> None:
+    app = kasmon(fleet(idle("readme")), transcripts=TALK)
+    async with app.run_test(size=(120, 40), notifications=True) as pilot:
+        await told(pilot)
+        world_of(pilot).refusing = SessionEndedError("readme")
+        await pilot.press("enter", *"tidy up", "enter")
+        await pilot.pause()
+        await pilot.pause()
+
+        assert "tidy up" == app.query_one(PromptBox).text
+        assert "has ended" in text_of(app)
+
+
+async def test_what_was_written_and_not_sent_is_there_when_one_comes_back() -> None:
+    async with kasmon(fleet(idle("a"), idle("readme"))).run_test(size=(120, 40)) as pilot:
+        await settled(pilot)
+        await pilot.press("enter", *"half a", "escape", "j", "enter", *"other", "escape", "k", "enter")
+        await pilot.pause()
+
+        assert "half a" == pilot.app.query_one(PromptBox).text
+
+
+async def test_esc_leaves_and_the_list_has_the_keyboard() -> None:
+    async with kasmon(fleet(idle("readme")), transcripts=TALK).run_test(size=(120, 40)) as pilot:
+        await told(pilot)
+        await pilot.press("enter", "escape")
+        await pilot.pause()
+
+        assert app_of(pilot).desk.table.has_focus
+        assert not pilot.app.query(PromptBox)
+        assert "state ▾" in text_of(pilot.app)
+
+
+async def test_ctrl_c_in_the_box_ends_the_turn() -> None:
+    async with kasmon(fleet(working("readme")), transcripts=TALK).run_test(size=(120, 40)) as pilot:
+        await told(pilot)
+        await pilot.press("enter", "ctrl+c")
+        await pilot.pause()
+
+        assert [Tell(session=README, wish=Interrupt())] == world_of(pilot).wished
+
+
+async def test_attaching_to_a_structured_session_says_why_it_cannot_be() -> None:
+    async with kasmon(fleet(idle("readme"))).run_test(size=(120, 40), notifications=True) as pilot:
+        await settled(pilot)
+        await pilot.press("o")
+        await pilot.pause()
+
+        text = " ".join(text_of(pilot.app).split())
+        assert "cannot attach to 'readme': a structured session" in text
+
+
+async def test_a_prompts_way_is_told() -> None:
+    receipts = [
+        Receipt(id=ReceiptId(f"readme-r{n}"), session=README, state=state, text=text, reason=why)
+        for n, (state, text, why) in enumerate(
+            [
+                (ReceiptState.FINISHED, "first", ""),
+                (ReceiptState.QUEUED, "second", ""),
+                (ReceiptState.REFUSED, "third", "busy"),
+            ]
+        )
+    ]
+    async with kasmon(fleet(working("readme", receipts=tuple(receipts)))).run_test(size=(120, 40)) as pilot:
+        await settled(pilot)
+        assert "queued  second" in text_of(pilot.app)
+        assert "refused  third" not in text_of(pilot.app)
+
+        await pilot.press("enter")
+        await pilot.pause()
+        assert "refused  third  busy" in text_of(pilot.app)
+
+
+async def test_new_facts_come_without_a_key() -> None:
+    async with kasmon(fleet(idle("readme")), transcripts=TALK).run_test(size=(120, 40)) as pilot:
+        await told(pilot)
+        view = app_of(pilot).inside.widget
+        assert isinstance(view, SessionView)
+        view.transcript.add(MessageSaid(at=NOW, text="One more thing."))
+        view.changed()
+        await auntil(lambda: "One more thing." in text_of(pilot.app))
+
+
+async def test_a_terminal_session_shows_its_rows() -> None:
+    app = kasmon(fleet(working("docs", mode=Mode.TMUX)), panes={"docs": MAKE})
+    async with app.run_test(size=(120, 40)) as pilot:
+        await settled(pilot)
+
+        assert "sphinx-build -b html docs build/html" in text_of(app)
+
+
+async def test_enter_gives_a_terminal_the_keyboard_and_the_leave_key_takes_it_back() -> None:
+    app = kasmon(fleet(working("docs", mode=Mode.TMUX)), panes={"docs": MAKE})
+    async with app.run_test(size=(120, 40)) as pilot:
+        await settled(pilot)
+        await pilot.press("enter")
+        await pilot.pause()
+        await pilot.press("q", "x")
+        await pilot.press("ctrl+right_square_bracket")
+        await pilot.pause()
+
+        told_host = world_of(pilot).link.told
+        assert b"qx" == b"".join(wish.data for wish in told_host if isinstance(wish, Keys))
+        assert any(isinstance(wish, Focus) and wish.columns > 100 for wish in told_host)
+        assert any(isinstance(wish, Blur) for wish in told_host)
+        assert app.desk.table.has_focus
+
+
+async def test_another_leave_key_can_be_chosen() -> None:
+    app = kasmon(
+        fleet(working("docs", mode=Mode.TMUX)), panes={"docs": MAKE}, settings=Settings(keys={"leave_focus": "ctrl+g"})
+    )
+    async with app.run_test(size=(120, 40)) as pilot:
+        await settled(pilot)
+        await pilot.press("enter")
+        await pilot.pause()
+        await pilot.press("ctrl+g")
+        await pilot.pause()
+
+        assert app.desk.table.has_focus
+
+
+async def test_moving_on_stops_watching_the_terminal() -> None:
+    app = kasmon(fleet(working("docs", mode=Mode.TMUX), working("other", ago=10)), panes={"docs": MAKE})
+    async with app.run_test(size=(120, 40)) as pilot:
+        await settled(pilot)
+        await pilot.press("j")
+        await pilot.pause()
+
+        watching = [wish for wish in world_of(pilot).link.told if isinstance(wish, Watch | Unwatch)]
+        assert isinstance(watching[-1], Unwatch)
+
+
+async def test_a_terminal_whose_host_is_gone_says_so_when_focused() -> None:
+    app = kasmon(fleet(working("docs", mode=Mode.TMUX)), panes={"docs": MAKE})
+    async with app.run_test(size=(120, 40)) as pilot:
+        await settled(pilot)
+        await pilot.press("enter")
+        await pilot.pause()
+        world_of(pilot).push(Gone(session=SessionId("docs"), why="its host is gone"))
+        await pilot.pause()
+
+        assert "its host is gone" in text_of(app)
+
+
+async def test_without_tmux_the_preview_says_what_is_missing() -> None:
+    app = kasmon(fleet(working("docs", mode=Mode.TMUX)))
+    cast(StillWorld, app.world).has_tmux = False
+    async with app.run_test(size=(120, 40)) as pilot:
+        await settled(pilot)
+
+        assert "Live terminals need tmux" in text_of(app)
+
+
+async def test_pushes_for_another_session_are_not_shown() -> None:
+    app = kasmon(fleet(working("docs", mode=Mode.TMUX)), panes={"docs": MAKE})
+    async with app.run_test(size=(120, 40)) as pilot:
+        await settled(pilot)
+        world_of(pilot).push(Gone(session=SessionId("someone-else"), why="gone"))
+        await pilot.pause()
+
+        view = app.inside.widget
+        assert isinstance(view, FocusView)
+        assert "" == view.bar.lost
