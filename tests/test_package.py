@@ -83,7 +83,7 @@ def test_every_file_of_the_package_is_installed_but_what_python_makes(installed:
 
 def test_every_entry_point_names_a_module_that_is_installed(distribution: Distribution, installed: Path) -> None:
     points = {
-        (point.group, point.name): installed / f"{point.module.replace('.', '/')}.py"
+        (point.group, point.name): installed / point.module.replace(".", "/")
         for point in distribution.entry_points
     }
 
@@ -92,7 +92,11 @@ def test_every_entry_point_names_a_module_that_is_installed(distribution: Distri
         ("kasmon.backends", "scripted"),
         ("kasmon.backends", "tmux"),
     } <= points.keys()
-    assert [] == [str(file) for file in points.values() if not file.is_file()]
+    assert [] == [
+        str(module)
+        for module in points.values()
+        if not module.with_suffix(".py").is_file() and not (module / "__init__.py").is_file()
+    ]
 
 
 def test_the_sdist_holds_the_package_and_its_papers_alone(sdist: Path) -> None:

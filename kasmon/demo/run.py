@@ -19,6 +19,8 @@ from kasmon.demo.stage import populate
 from kasmon.paths import Places, places
 
 KILLED = 128
+TOLD_TO_END = frozenset(KILLED + number for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP))
+"""Exit codes of a dashboard that somebody ended on purpose, and the demo with it."""
 Dashboard = Callable[[Places], int]
 """Shows the dashboard of these places and returns the exit code."""
 
@@ -58,7 +60,7 @@ def on_screen(scratch: Places, agents: int, seed: int, dashboard: Dashboard) -> 
     try:
         while True:
             code = dashboard(scratch)
-            if code < KILLED or not asks_again():
+            if code < KILLED or code in TOLD_TO_END or not asks_again():
                 return code
     finally:
         with contextlib.suppress(OSError):

@@ -35,7 +35,8 @@ async def link(
 
     Raises:
         SessionEndedError: if the agent has ended, and *start* was not given; or if it ended as soon as it was started.
-        LaunchError: if the agent was to be started and could not be.
+        LaunchError: if the agent was to be started and could not be. A host may answer before that is known; the log
+            tells then.
         HostUnreachableError: if there is no host and none was to be started, or it does not come up.
         TimedOutError: if it did not answer within *limit_s* seconds.
         RefusedError: if it speaks another version.

@@ -220,17 +220,19 @@ class HostServer:
 
 
 def _bound(path: Path) -> socket.socket:
-    """A socket at *path* that only we can reach."""
-    path.unlink(missing_ok=True)
+    """A socket at *path* that only we can reach. It appears there once it listens: who finds it is not refused."""
+    unfinished = path.with_name(f".{path.stem}.new")
+    unfinished.unlink(missing_ok=True)
     listening = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
         before = os.umask(0o177)
         try:
-            listening.bind(os.fspath(path))
+            listening.bind(os.fspath(unfinished))
         finally:
             os.umask(before)
         listening.listen(BACKLOG)
         listening.setblocking(False)
+        unfinished.replace(path)
     except BaseException:
         listening.close()
         raise

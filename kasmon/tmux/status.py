@@ -1,7 +1,7 @@
 """What programs say of themselves in what they print: OSC 7501, the Program Status Protocol. Sans-IO.
 
-`ESC ] 7501 ; state=… [:kind=…] [:msg=base64] … BEL`, keys and values after the number separated by `:` or `;`. Everything
-else a program prints is passed over unread.
+`ESC ] 7501 ; state=… [:kind=…] [:msg=base64] … BEL`, keys and values after the number separated by `:` or `;`.
+Everything else a program prints is passed over unread.
 """
 
 import base64

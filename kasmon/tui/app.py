@@ -24,7 +24,6 @@ from kasmon.errors import ConfigError, KasmonError
 from kasmon.model.command import Answer, Prompt
 from kasmon.model.fleet import Fleet
 from kasmon.model.permission import SessionId
-from kasmon.tui.asks import AskCard
 from kasmon.tui.bars import offers
 from kasmon.tui.board import Board
 from kasmon.tui.clock import Clock, RealClock
@@ -47,12 +46,13 @@ from kasmon.tui.messages import (
 )
 from kasmon.tui.notices import Toast, toasts
 from kasmon.tui.order import difference
+from kasmon.tui.overlay import Overlay
 from kasmon.tui.safety import NoColours, NothingActs, log_crash
 from kasmon.tui.shelf import Shelf
 from kasmon.tui.theme import DEFAULT, PLAIN, ThemeFile, terminal_theme, textual_theme
 from kasmon.tui.world import Settings, Tell, Wanted, World
 
-LATER_IMPORTS: Final = ("textual.widgets._text_area", "textual.widgets._input", "kasmon.tui.dialogs")
+LATER_IMPORTS: Final = ("textual.widgets._text_area", "textual.widgets._input", "kasmon.tui.dialogs", "kasmon.tui.asks")
 """Heavy things that the first frame does not need."""
 
 
@@ -329,7 +329,7 @@ class Kasmon(App[None], inherit_bindings=False):
         self.desk.dress(self.look)
         self.inside.dress(self.look)
         for screen in self.screen_stack[1:] if self.is_running else ():
-            if isinstance(screen, Dialog | AskCard):
+            if isinstance(screen, Overlay):
                 screen.dress(self.look)
 
     def _theme_file(self, name: str) -> ThemeFile:

@@ -12,7 +12,6 @@ from textual import events
 from textual.app import ComposeResult
 from textual.binding import BindingType
 from textual.containers import Vertical
-from textual.screen import ModalScreen
 from textual.timer import Timer
 from textual.widget import Widget
 
@@ -28,6 +27,7 @@ from kasmon.tui.keys import Keys, Where
 from kasmon.tui.lines import Lines
 from kasmon.tui.look import Look
 from kasmon.tui.messages import ActionWanted, CardLeft, CommandWanted, SessionOpened
+from kasmon.tui.overlay import Overlay
 from kasmon.tui.reader import Reader
 from kasmon.tui.world import Tell
 
@@ -45,7 +45,7 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
     """Secret values of each session."""
 
 
-class AskCard(ModalScreen[None]):
+class AskCard(Overlay):
     """Shows the requests that wait, one by one. Gets `Asked` by `learn`; posts `CommandWanted` and `CardLeft`."""
 
     AUTO_FOCUS = ""

@@ -176,10 +176,10 @@ class Deeds:
         self.app.desk.pin()
 
     def preview_up(self) -> None:
-        self.app.desk.scroll_preview(-1)
+        self.app.inside.scroll(-1)
 
     def preview_down(self) -> None:
-        self.app.desk.scroll_preview(1)
+        self.app.inside.scroll(1)
 
     # Inside a session.
 
@@ -195,10 +195,10 @@ class Deeds:
             self._want(Tell(session=session.id, wish=Interrupt()))
 
     def read_up(self) -> None:
-        self.app.desk.scroll_preview(-1)
+        self.app.inside.scroll(-1)
 
     def read_down(self) -> None:
-        self.app.desk.scroll_preview(1)
+        self.app.inside.scroll(1)
 
     # kasmon.
 

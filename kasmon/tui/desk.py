@@ -20,7 +20,6 @@ from kasmon.tui.look import Look
 from kasmon.tui.messages import FilterChanged, FilterLeft, SessionSelected
 from kasmon.tui.order import Change, View
 from kasmon.tui.preview import Content, Preview
-from kasmon.tui.session import SessionView
 
 LEAST_WIDTH: Final = 40
 LEAST_HEIGHT: Final = 10
@@ -128,6 +127,7 @@ class Desk(Container):
         self.focused_inside = True
         self.table.select(session)
         self.preview.session = self.table.session(session)
+        self.preview.build()
         self._lay_out()
 
     def leave(self) -> None:
@@ -136,12 +136,6 @@ class Desk(Container):
         self._lay_out()
         self._preview_selected()
         self.table.focus()
-
-    def scroll_preview(self, pages: int) -> None:
-        """Scroll what the preview shows, where that has more than it shows."""
-        inside = self.preview.inside
-        if isinstance(inside, SessionView):
-            inside.scroll_pages(pages)
 
     def begin_filter(self) -> None:
         self.filter_bar.begin()

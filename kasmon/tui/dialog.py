@@ -10,7 +10,6 @@ from textual.binding import Binding, BindingType
 from textual.containers import Horizontal, Vertical
 from textual.content import Content
 from textual.message import Message
-from textual.screen import ModalScreen
 from textual.strip import Strip
 from textual.widget import Widget
 from textual.widgets import Static
@@ -21,12 +20,13 @@ from kasmon.tui.keys import Keys
 from kasmon.tui.lines import DrawnLine, Lines
 from kasmon.tui.look import Look, Span
 from kasmon.tui.messages import ActionWanted, CommandWanted
+from kasmon.tui.overlay import Overlay
 from kasmon.tui.world import Wanted
 
 _tokens = itertools.count(1)
 
 
-class Dialog(ModalScreen[None]):
+class Dialog(Overlay):
     """Closes by Esc. What it wants done it says by `want`; it stays, with all that was typed, until that is done."""
 
     BINDINGS: ClassVar[list[BindingType]] = [

@@ -24,6 +24,8 @@ from kasmon.tui.reader import Reader, Rows
 from kasmon.tui.world import Create, Rename, Tell, Wanted
 
 MODES = {Mode.TMUX: "terminal", Mode.SDK: "structured", Mode.INTERPRETER: "interpreter"}
+AROUND = 6
+"""Rows of a dialog that are not its text: frame, padding, foot."""
 WHEN: dict[str, When] = {"now": "now", "when idle": "idle", "interrupt first": "interrupt"}
 
 
@@ -242,6 +244,14 @@ class Reading(Dialog):
         yield self.reader
 
     def on_mount(self) -> None:
+        self._share_room()
         self.reader.can_focus = True
         self.offer(("↑ ↓" if self.look.utf8 else "up down", "scroll"), ("esc", "close"))
         self.reader.focus()
+
+    def on_resize(self) -> None:
+        self._share_room()
+
+    def _share_room(self) -> None:
+        """The text gets the rows that the frame and the foot leave."""
+        self.reader.styles.max_height = max(1, self.app.size.height * 96 // 100 - AROUND)

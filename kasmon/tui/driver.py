@@ -1,8 +1,9 @@
 """Textual's driver with a tap on stdin: while a terminal has the focus, bytes go there, not through Textual's parser.
 
 It rests on Textual 8.2: `run_input_thread`, `process_message`, and what `tests/tui/test_driver.py` names.
-Beyond the tap it mends three things: a terminal that went away is told once and nothing spins (textual#6690), leaving
-and suspending need no wait of 0.2 s, and SIGCONT brings the whole picture back, however often it comes.
+Beyond the tap it mends four things: a terminal that went away is told once and nothing spins (textual#6690), leaving
+and suspending need no wait of 0.2 s, a SIGTSTP in the middle of a paint does not lock up, and SIGCONT brings the whole
+picture back, however often it comes.
 """
 
 import contextlib
@@ -98,7 +99,24 @@ class TapDriver(LinuxDriver):
         super().suspend_application_mode()
         self._asleep = True
 
+    def _sigtstp_application(self, *_: object) -> None:
+        self._soon(self._stop)
+
     def _sigcont_application(self, *_: object) -> None:
+        self._soon(self._go_on)
+
+    def _soon(self, call: Callable[[], object]) -> None:
+        """Call on the app's loop: a signal may come while the very lock is held that writing to the terminal needs."""
+        with contextlib.suppress(RuntimeError):  # there is no loop any more: the dashboard has ended
+            self._loop.call_soon_threadsafe(call)
+
+    def _stop(self) -> None:
+        if self._auto_restart and self._writer_thread is not None and not self._asleep:
+            self.suspend_application_mode()
+            self._must_signal_resume = True
+        os.kill(os.getpid(), signal.SIGSTOP)
+
+    def _go_on(self) -> None:
         """A stop that nobody announced may have changed the terminal's modes: take them anew."""
         if not self._auto_restart or self._writer_thread is None:
             return
@@ -111,7 +129,7 @@ class TapDriver(LinuxDriver):
         """The terminal is gone: write nothing more, and say so once. Safe on any thread."""
         if not self.gone:
             self.gone = True
-            self._loop.call_soon_threadsafe(self.on_hangup or self._leave)
+            self._soon(self.on_hangup or self._leave)
 
     def _leave(self) -> None:
         self._app.exit(return_code=128 + signal.SIGHUP)
@@ -180,7 +198,7 @@ class TapDriver(LinuxDriver):
         if not data and self.is_hung_up():
             self.hang_up()
         elif not data and self.input_tty:
-            self._loop.call_soon_threadsafe(self.on_hangup or self._leave)
+            self._soon(self.on_hangup or self._leave)
         return data
 
     def _through(self, tap: Tap, parser: XTermParser, data: bytes) -> bytes:

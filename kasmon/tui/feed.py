@@ -6,7 +6,6 @@ from typing import Final
 from kasmon.host.wire import Written
 from kasmon.model.event import ToolFinished
 from kasmon.model.permission import SessionId
-from kasmon.model.transcript import Transcript
 from kasmon.store.log import START, Cursor
 from kasmon.tui.world import Heard
 
@@ -18,6 +17,8 @@ class Told:
     """One session's transcript, how far its log is read, and its last diff."""
 
     def __init__(self) -> None:
+        from kasmon.model.transcript import Transcript  # not before the first frame
+
         self.transcript = Transcript()
         self.cursor: Cursor = START
         self.diff = ""

@@ -46,8 +46,6 @@ class FilterBar(Horizontal):
         self.words.text, self.words.shown = text, (shown, sessions)
         self.words.refresh()
         self.set_class(bool(text) or self.box is not None, "-shown")
-        if self.box is not None:
-            self.box.border_subtitle = f"{shown} of {sessions}"
 
     def begin(self) -> None:
         """Take the keyboard."""

@@ -9,7 +9,6 @@ from kasmon.clean import clean_line
 from kasmon.model.permission import RequestId, SessionId
 from kasmon.model.session import Session
 from kasmon.tui.asking import QUIET_S, Queue
-from kasmon.tui.asks import AskCard, Asked
 from kasmon.tui.bars import Notice
 from kasmon.tui.dialog import Dialog
 from kasmon.tui.focus import FocusView
@@ -17,6 +16,7 @@ from kasmon.tui.focus import FocusView
 if TYPE_CHECKING:
     from kasmon.model.permission import Request
     from kasmon.tui.app import Kasmon
+    from kasmon.tui.asks import AskCard, Asked
 
 RISE_S: Final = 0.1
 """How often it is looked whether a request may rise, while one waits for that."""
@@ -29,6 +29,7 @@ class Inbox:
         self.app = app
         self.queue = Queue()
         self._known_secrets: dict[SessionId, tuple[str, ...]] = {}
+        self._shown: AskCard | None = None
         self._timer: Timer | None = None
 
     def start(self) -> None:
@@ -76,8 +77,9 @@ class Inbox:
             self.app.call_later(self.tell)
 
     @property
-    def card(self) -> AskCard | None:
-        return next((screen for screen in self.app.screen_stack if isinstance(screen, AskCard)), None)
+    def card(self) -> "AskCard | None":
+        """The card, while it is on the screen."""
+        return self._shown if self._shown is not None and self._shown in self.app.screen_stack else None
 
     def consider(self) -> None:
         """Let a request rise if nobody is doing anything else; look again soon if one could otherwise."""
@@ -117,13 +119,18 @@ class Inbox:
             dialog.notice(notice)
 
     def _show(self, first: "Request") -> None:
+        from kasmon.tui.asks import AskCard  # not before the first frame
+
         app = self.app
-        app.push_screen(AskCard(app.look, app.clock, app.keys, self._asked(first.session), first))
+        self._shown = AskCard(app.look, app.clock, app.keys, self._asked(first.session), first)
+        app.push_screen(self._shown)
         self.tell()
 
-    def _asked(self, shown: SessionId | None) -> Asked:
+    def _asked(self, shown: SessionId) -> "Asked":
+        from kasmon.tui.asks import Asked
+
         waiting = self.queue.waiting
-        ids = {ask.session for ask in waiting} | ({shown} if shown is not None else set())
+        ids = {ask.session for ask in waiting} | {shown}
         sessions = {id_: session for id_ in ids if (session := self.app.desk.table.session(id_)) is not None}
         return Asked(waiting=waiting, sessions=sessions, known={id_: self._known_secrets.get(id_, ()) for id_ in ids})
 

@@ -1,7 +1,7 @@
 """Going into a session and out of it: its terminal, or its transcript with a box to write in."""
 
 import asyncio
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, cast
 
 from textual.widget import Widget
 
@@ -16,10 +16,10 @@ from kasmon.tui.focus import FocusView
 from kasmon.tui.keyboard import CTRL_BRACKET, LeaveKey
 from kasmon.tui.lines import Lines
 from kasmon.tui.look import Look, session_label
-from kasmon.tui.session import SessionView
 
 if TYPE_CHECKING:
     from kasmon.tui.app import Kasmon
+    from kasmon.tui.session import SessionView
 
 REST_S: Final = 0.05
 """A transcript is read when the cursor has rested so long, in seconds."""
@@ -38,6 +38,12 @@ class Inside:
     def widget(self) -> Widget | None:
         return self.app.desk.preview.inside
 
+    @property
+    def story(self) -> "SessionView | None":
+        """The transcript, if that is what is shown. Told without importing what draws it: that is heavy."""
+        widget = self.widget
+        return None if widget is None or isinstance(widget, FocusView | Lines) else cast("SessionView", widget)
+
     def make(self, session: Session) -> Widget:
         """The widget that shows what this session shows."""
         world = self.app.world
@@ -48,6 +54,8 @@ class Inside:
             note = Lines(self.app.look, "background")
             note.say((), ((" Live terminals need tmux; this one cannot be shown.", "soft"),))
             return note
+        from kasmon.tui.session import SessionView  # pyte and what it brings: not before the first frame
+
         transcript = self.transcripts.of(session.id).transcript
         view = SessionView(session, transcript, self.app.look, self.app.keys)
         if world is not None:
@@ -57,8 +65,13 @@ class Inside:
     def learn(self) -> None:
         """The session that is shown is another value now."""
         session = self.app.desk.preview.session
-        if session is not None and isinstance(self.widget, SessionView):
-            self.widget.learn(session)
+        if session is not None and self.story is not None:
+            self.story.learn(session)
+
+    def scroll(self, pages: int) -> None:
+        """Scroll the transcript down by so many pages, up where negative."""
+        if self.story is not None:
+            self.story.scroll_pages(pages)
 
     def forget(self, session: SessionId) -> None:
         self.transcripts.drop(session)
@@ -89,8 +102,8 @@ class Inside:
         if isinstance(view, FocusView):
             view.label = session_label(session, wanted)
             app.call_after_refresh(view.enter)
-        elif isinstance(view, SessionView):
-            view.enter(self._drafts.pop(wanted, ""))
+        elif self.story is not None:
+            self.story.enter(self._drafts.pop(wanted, ""))
         else:
             self.leave()
             return
@@ -99,9 +112,9 @@ class Inside:
 
     def leave(self) -> None:
         """The keyboard is the list's again; what was written is kept."""
-        app, view = self.app, self.widget
-        if isinstance(view, SessionView) and (draft := view.leave()):
-            self._drafts[view.session.id] = draft
+        app, view, story = self.app, self.widget, self.story
+        if story is not None and (draft := story.leave()):
+            self._drafts[story.session.id] = draft
         elif isinstance(view, FocusView):
             view.leave()
         app.hold_still()
@@ -112,10 +125,10 @@ class Inside:
 
     def give_back(self, session: SessionId, text: str) -> None:
         """A prompt was not taken: its text is in the box again, unless something else is."""
-        view = self.widget
-        if isinstance(view, SessionView) and view.session.id == session and view.box is not None:
-            if not view.box.text:
-                view.box.text = text
+        story = self.story
+        if story is not None and story.session.id == session and story.box is not None:
+            if not story.box.text:
+                story.box.text = text
         elif session not in self._drafts:
             self._drafts[session] = text
 
@@ -125,10 +138,10 @@ class Inside:
             self.app.run_worker(self._sit_down(session), group="attach", exclusive=True)
 
     def dress(self, look: Look) -> None:
-        if isinstance(self.widget, SessionView):
-            self.widget.dress(look)
+        if self.story is not None:
+            self.story.dress(look)
 
-    async def _follow(self, session: SessionId, view: SessionView) -> None:
+    async def _follow(self, session: SessionId, view: "SessionView") -> None:
         """Read the session's log into its transcript, for as long as it is shown."""
         assert self.app.world is not None
         await asyncio.sleep(REST_S)

@@ -26,7 +26,6 @@ class PreviewHead(LineWidget):
 
     session: reactive[Session | None] = reactive(None)
     pinned: reactive[bool] = reactive(False)
-    focused_inside: reactive[bool] = reactive(False)
 
     def __init__(self, look: Look, clock: Clock) -> None:
         super().__init__(look)
@@ -81,12 +80,27 @@ class Preview(Vertical):
         self._of = of
         if self._inside is not None:
             self._inside.remove()
-        self._inside = None if session is None else self.make(session)
-        if self._inside is not None and self.is_mounted:
-            self.mount(self._inside)
+            self._inside = None
+        self._build_soon()
+
+    def on_mount(self) -> None:
+        self._build_soon()
+
+    def _build_soon(self) -> None:
+        """The head is shown first; what stands below it may be heavy, and the cursor may already be elsewhere."""
+        if self.is_mounted:
+            self.call_after_refresh(self.build)
+
+    def build(self) -> None:
+        """Make what stands below the head, unless it is there."""
+        if self._inside is None and self.session is not None and self.is_mounted:
+            self._inside = self.make(self.session)
+            if self._inside is not None:
+                self.mount(self._inside)
 
     @property
     def inside(self) -> Widget | None:
+        """What stands below the head, once it is made."""
         return self._inside
 
     def dress(self, look: Look) -> None:

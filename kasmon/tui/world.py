@@ -5,11 +5,10 @@ in here is frozen; every call that may wait is a coroutine or an async iterator.
 """
 
 from collections.abc import AsyncIterator, Callable, Sequence
-from typing import Literal, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias
 
 import msgspec
 
-from kasmon.config.profile import Offer
 from kasmon.host.wire import Gone, Rows, Written
 from kasmon.model.command import Mode, Wish
 from kasmon.model.event import Event
@@ -17,6 +16,9 @@ from kasmon.model.fleet import Fleet
 from kasmon.model.permission import SessionId
 from kasmon.store.log import START, Cursor
 from kasmon.tui.link import TerminalLink
+
+if TYPE_CHECKING:
+    from kasmon.config.profile import Offer
 
 
 class Facts(msgspec.Struct, frozen=True):
@@ -123,7 +125,7 @@ class World(Protocol):
         """
         ...
 
-    async def offers(self) -> Sequence[Offer]:
+    async def offers(self) -> Sequence["Offer"]:
         """The agents of the new-session dialog, in the order to offer them."""
         ...
 

@@ -80,7 +80,7 @@ class Inn(House):
         host = Terminals(self.places)
         running = asyncio.create_task(host.run())
         try:
-            await auntil(lambda: running.done() or self.places.tmux_host_socket.is_socket())
+            await auntil(lambda: running.done() or self.listens(os.getpid()))
             async with self.client() as link:
                 yield link
         finally:
@@ -112,6 +112,10 @@ class Inn(House):
 
     async def ready(self, session: str) -> None:
         await auntil(lambda: any(signal.value == "ready" for signal in self.only(SignalSeen, SessionId(session))))
+
+    async def shows(self, session: str, text: str) -> None:
+        """Wait until *text* stands on the session's screen, asked behind the host's back."""
+        await auntil(lambda: text.encode() in self.server.run("capture-pane", "-p", "-t", f"={session}:"))
 
     async def until_state(self, session: str, state: SessionState) -> None:
         await auntil(lambda: self.session(SessionId(session)).state is state, what=f"{session} {state}")

@@ -60,6 +60,7 @@ class Puppet:
             if isinstance(word, Exception):
                 raise word
             yield word
+            await asyncio.sleep(0)
             if isinstance(word, SessionEnded) and self.knows_its_end:
                 return
 

@@ -332,6 +332,18 @@ async def test_an_answer_that_the_agent_refuses_leaves_the_question_open_anew(ho
     assert ["tool-7", "tool-7"] == [a.request for a in answers(puppet)]
 
 
+async def test_what_was_opened_anew_can_be_withdrawn(house: House, puppet: Puppet) -> None:
+    on_answer(puppet, RefusedError("not in this mode."))
+    async with house.hosting(puppet):
+        link, (request,) = await asking(house, puppet, asked())
+        with pytest.raises(RefusedError):
+            await do(link, answer(request))
+        puppet.say(RequestWithdrawn(at=1.0, request=RequestId("tool-7"), why="interrupted"))
+        await auntil(lambda: house.only(RequestWithdrawn))
+
+        assert ([f"{ME}-2"], ()) == ([w.request for w in house.only(RequestWithdrawn)], house.session().asks)
+
+
 async def test_an_answer_that_comes_too_late_for_the_agent_is_closed(house: House, puppet: Puppet) -> None:
     on_answer(puppet, RequestClosedError("tool-7", "interrupted"))
     async with house.hosting(puppet):

@@ -211,17 +211,54 @@ async def test_a_prompt_without_an_echo_is_neither_repeated_nor_said_to_be_there
         puppet.obey(wish)
 
     monkeypatch.setattr(structured, "WISH_S", 0.05)
-    monkeypatch.setattr(prompts, "BEGIN_S", 0.05)
+    monkeypatch.setattr(prompts, "BEGIN_S", 1000.0)
     puppet.on_wish = hangs
     async with house.hosting(puppet):
         link = await ready(house)
         with pytest.raises(TimedOutError):
             await prompt(link, "one")
-        await prompt(link, "two", when="idle")
+        assert "queued" == await prompt(link, "two", when="idle")
+        assert {"typed"} == set(steps(house, 1))
+        puppet.say(TurnStarted(at=time.time(), prompt="one"), turn_ended())
         await auntil(lambda: "two" in puppet.prompts)
 
-        assert ["one", "two"] == puppet.prompts
-        assert {"typed"} == set(steps(house, 1))
+    assert ["one", "two"] == puppet.prompts
+    assert "finished" in steps(house, 1)
+
+
+async def test_a_turn_may_begin_before_its_prompt_is_acknowledged(house: House, puppet: Puppet) -> None:
+    async def slow(wish: Wish) -> None:
+        puppet.obey(wish)
+        if isinstance(wish, Prompt):
+            await auntil(lambda: puppet.waiting == 0)
+            await asyncio.sleep(0.01)
+
+    puppet.on_wish = slow
+    async with house.hosting(puppet):
+        assert "started" == await prompt(await ready(house), "one")
+
+        assert ["typed", "started"] == steps(house)
+
+
+async def test_a_refused_prompt_makes_room_for_those_that_waited_behind_it(house: House, puppet: Puppet) -> None:
+    gate = asyncio.Event()
+
+    async def refuses_late(wish: Wish) -> None:
+        if wish == Prompt(text="one"):
+            await gate.wait()
+            raise RefusedError("not that.")
+        puppet.obey(wish)
+
+    puppet.on_wish = refuses_late
+    async with house.hosting(puppet):
+        link, other = await ready(house), await house.linked()
+        first = asyncio.create_task(prompt(link, "one"))
+        await auntil(lambda: puppet.prompts)
+        assert "queued" == await prompt(other, "two", when="idle")
+        gate.set()
+        with pytest.raises(RefusedError):
+            await first
+        await auntil(lambda: puppet.prompts == ["one", "two"])
 
 
 async def test_the_next_prompt_waits_until_the_turn_of_the_one_before_has_begun(house: House, puppet: Puppet) -> None:

@@ -33,6 +33,7 @@ from kasmon.host.wire import (
     Unpacker,
     Welcome,
     Written,
+    from_client,
     from_host,
     pack,
 )
@@ -324,27 +325,46 @@ async def test_keys_arrive_in_order_from_any_thread(line: Line) -> None:
     assert typed == [frame.data for frame in line.heard if isinstance(frame, Keys)]
 
 
-async def test_keys_leave_without_waiting_for_the_clients_loop(line: Line) -> None:
-    """The loop draws while the person types."""
-    link = await HostLink.open(line.path)
-    with socket.socket(socket.AF_UNIX) as listening:
-        listening.bind(str(line.path.with_suffix(".raw")))
+@contextlib.asynccontextmanager
+async def direct(house: House) -> AsyncIterator[tuple[HostLink, socket.socket]]:
+    """A link and the host's bare end of it."""
+    path = str(house.places.runtime / "bare.sock")
+    with socket.socket(socket.AF_UNIX) as listening, socket.socket(socket.AF_UNIX) as ours:
+        listening.bind(path)
         listening.listen()
-        with socket.socket(socket.AF_UNIX) as ours:
-            ours.connect(str(line.path.with_suffix(".raw")))
-            ours.setblocking(False)
-            host, _ = listening.accept()
-            direct = HostLink(ours, "raw")
-            typing = threading.Thread(target=direct.tell, args=(keys(b"x"),))
-            typing.start()
-            typing.join()  # the loop does not run meanwhile
-            with host:
-                host.setblocking(False)
-                data = host.recv(100)
-            await direct.aclose()
+        ours.connect(path)
+        ours.setblocking(False)
+        host, _ = listening.accept()
+        host.setblocking(False)
+        link = HostLink(ours, "bare")
+        with host:
+            yield link, host
+            host.close()
+            await link.aclose()
 
-    assert pack(keys(b"x")) == data
-    assert link.is_open
+
+async def test_keys_leave_without_waiting_for_the_clients_loop(house: House) -> None:
+    """The loop draws while the person types."""
+    async with direct(house) as (link, host):
+        typing = threading.Thread(target=link.tell, args=(keys(b"x"),))
+        typing.start()
+        typing.join()  # the loop does not run meanwhile
+
+        assert pack(keys(b"x")) == host.recv(100)
+
+
+async def test_a_key_never_overtakes_a_paste_that_is_still_leaving(house: House) -> None:
+    async with direct(house) as (link, host):
+        link.tell(keys(b"paste" * 500_000))
+        unpacker, heard = Unpacker(), list[bytes]()
+        heard += unpacker.feed(host.recv(100_000))  # now there is room, and the loop has not run yet
+        link.tell(keys(b"x"))
+        while len(heard) < 2:
+            with contextlib.suppress(BlockingIOError):
+                heard += unpacker.feed(host.recv(1 << 20))
+            await asyncio.sleep(0)
+
+    assert [keys(b"paste" * 500_000), keys(b"x")] == [from_client.decode(body) for body in heard]
 
 
 async def test_more_than_the_socket_takes_goes_out_in_pieces_and_in_order(line: Line) -> None:
@@ -477,7 +497,7 @@ async def test_what_is_under_way_is_answered_before_the_host_hangs_up(line: Line
     link = await HostLink.open(line.path)
     asking = asyncio.create_task(link.ask(Quit(n=0)))
     await auntil(lambda: line.heard)
-    asyncio.get_running_loop().call_soon(closing.set)
+    asyncio.get_running_loop().call_later(0.2, closing.set)
     await line.server.aclose()
 
     assert isinstance(await asking, Done)

@@ -297,8 +297,7 @@ async def test_a_prompt_for_an_agent_that_dies_meanwhile_is_refused_and_the_serv
 async def test_keys_and_pastes_of_a_person_come_in_their_order(inn: Inn) -> None:
     async with inn.serving() as link:
         session = await inn.run(link, ME, *inn.recorder("typed", BRACKETED))
-        await auntil(lambda: (inn.root / "typed").exists())
-        await inn.ready(ME)
+        await inn.shows(ME, "ready")
         for frame in (
             Keys(session=session, data=b"a\x1bb"),
             Paste(session=session, text="one\ntwo"),
@@ -317,8 +316,7 @@ async def test_a_prompt_and_a_person_do_not_mix(inn: Inn) -> None:
     """What is typed between a prompt's text and its Enter comes behind it; a prompt waits for who types."""
     async with inn.serving() as link:
         session = await inn.run(link, ME, *inn.recorder("typed", BRACKETED))
-        await auntil(lambda: (inn.root / "typed").exists())
-        await inn.ready(ME)
+        await inn.shows(ME, "ready")
         sending = asyncio.create_task(prompted(link, ME, "prompt"))
         letters = iter("abcdefghijklmnopqrstuvwxyz" * 4)
         while not sending.done():

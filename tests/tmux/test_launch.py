@@ -121,6 +121,7 @@ def test_a_directory_that_may_not_be_entered_is_said(folder: Path) -> None:
     os.chown(folder / "spec", 65534, 65534)
     folder.chmod(0o755)
     (folder / "launch.py").write_bytes(Path(launch.__file__).read_bytes())
+    (folder / "launch.py").chmod(0o644)
     command = ["/usr/bin/python3", str(folder / "launch.py"), str(folder / "spec")]
     answer = subprocess.run(command, user=65534, group=65534, extra_groups=[], capture_output=True, text=True, cwd="/")
 

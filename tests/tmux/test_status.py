@@ -1,6 +1,7 @@
 """What a program says of itself is heard however its output is cut, and nothing else is taken for it."""
 
 import base64
+from itertools import pairwise
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -19,7 +20,7 @@ def test_reports_are_heard_wherever_the_output_is_cut(cuts: list[int]) -> None:
     places = sorted({0, *(cut for cut in cuts if cut < len(stream)), len(stream)})
     scanner = StatusScanner()
 
-    heard = [status for a, b in zip(places, places[1:], strict=False) for status in scanner.feed(stream[a:b])]
+    heard = [status for a, b in pairwise(places) for status in scanner.feed(stream[a:b])]
 
     assert BOTH == heard
 

@@ -433,7 +433,7 @@ async def test_a_click_counts_like_its_key_and_only_when_armed() -> None:
 async def test_typing_while_a_request_comes_answers_nothing() -> None:
     """Fifteen characters at 40 ms each, whenever the card comes up among them."""
     typed = "yes please aAdy"
-    for at in range(len(typed)):
+    for at in range(0, len(typed), 3):
         async with kasmon(fleet(working("docs"))).run_test() as pilot:
             app = cast(Kasmon, pilot.app)
             await settled(pilot)

@@ -41,7 +41,7 @@ async def test_a_request_rises_by_itself_while_the_list_has_the_keyboard() -> No
         cast(StillClock, app_of(pilot).clock).forward(5)
         await show(pilot, ASKS)
 
-        assert await auntil(lambda: app_of(pilot).inbox.card)
+        await auntil(lambda: app_of(pilot).inbox.card, what="a card")
 
 
 async def test_not_within_a_second_of_a_key() -> None:

@@ -164,15 +164,11 @@ async def test_attaching_to_a_structured_session_says_why_it_cannot_be() -> None
 
 
 async def test_a_prompts_way_is_told() -> None:
+    states = ReceiptState
+    ways = [(states.FINISHED, "first", ""), (states.QUEUED, "second", ""), (states.REFUSED, "third", "busy")]
     receipts = [
-        Receipt(id=ReceiptId(f"readme-r{n}"), session=README, state=state, text=text, reason=why)
-        for n, (state, text, why) in enumerate(
-            [
-                (ReceiptState.FINISHED, "first", ""),
-                (ReceiptState.QUEUED, "second", ""),
-                (ReceiptState.REFUSED, "third", "busy"),
-            ]
-        )
+        Receipt(id=ReceiptId(f"readme-{text}"), session=README, state=state, text=text, reason=why)
+        for state, text, why in ways
     ]
     async with kasmon(fleet(working("readme", receipts=tuple(receipts)))).run_test(size=(120, 40)) as pilot:
         await settled(pilot)

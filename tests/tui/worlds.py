@@ -62,6 +62,7 @@ class StillWorld:
         self.known = tuple(secrets)
         self.wished: list[Wanted] = []
         self.refusing: KasmonError | None = None
+        self.refusing_for: dict[str, KasmonError] = {}
         self.word = ""
         self.heard: Callable[[Rows | Gone], None] = lambda push: None
         self.link = StillLink(self)
@@ -98,6 +99,8 @@ class StillWorld:
         self.wished.append(wanted)
         if self.refusing is not None:
             raise self.refusing
+        if (error := self.refusing_for.get(getattr(wanted, "session", ""))) is not None:
+            raise error
         return self.word
 
     async def offers(self) -> Sequence[Offer]:

@@ -3,17 +3,17 @@
 import asyncio
 import contextlib
 import math
-import os
 import signal
 import time
 from collections.abc import AsyncIterator, Coroutine
 from typing import Any, Final
 
 from kasmon.backends.base import Chunk
+from kasmon.backends.tmux.ending import SCROLLED_BY_DEATH, last_line, signal_group, signal_name
 from kasmon.backends.tmux.hearing import Hearing
 from kasmon.backends.tmux.line import Line, Listener
 from kasmon.backends.tmux.typist import Typist
-from kasmon.clean import clean_block, clean_line
+from kasmon.clean import clean_block
 from kasmon.errors import (
     KasmonError,
     PaneDeadError,
@@ -27,7 +27,7 @@ from kasmon.model.command import Answer, Interrupt, Launch, Mode, Prompt, Stop, 
 from kasmon.model.event import Event, LineLost, SessionEnded, SessionStarted, SignalSeen
 from kasmon.tmux import request as ask
 from kasmon.tmux.facts import Pane, PaneFacts
-from kasmon.tmux.identity import Process, identify
+from kasmon.tmux.identity import Process
 from kasmon.tmux.request import Lines
 
 YOUNG_S: Final = 1.0
@@ -38,10 +38,6 @@ DIE_S: Final = 2.0
 CTRL_C, ESCAPE = b"\x03", b"\x1b"
 STOPPED_BY_ESCAPE: Final = frozenset({"claude", "codex", "gemini", "opencode", "amp", "scripted"})
 """Agents that end a turn at Escape; Ctrl+C would end some of them whole."""
-TMUX_SAYS: Final = "Pane is dead"
-"""How tmux's own line on a dead pane begins."""
-SCROLLED_BY_DEATH: Final = -1
-"""That line pushes the screen up by one row, into the history."""
 
 
 class TmuxAgent(Listener):
@@ -283,29 +279,3 @@ def interrupt_key(launch: Launch) -> bytes:
     """The key that ends the agent's turn: what its launch says, else what agents of this name take."""
     named = {"ctrl-c": CTRL_C, "escape": ESCAPE}
     return named.get(launch.interrupt_key) or (ESCAPE if launch.agent in STOPPED_BY_ESCAPE else CTRL_C)
-
-
-def signal_group(process: Process | None, number: int) -> bool:
-    """Send signal *number* to the process group that *process* leads; false if it is gone."""
-    if process is None or identify(process.pid) != process:
-        return False
-    with contextlib.suppress(OSError):
-        os.killpg(process.pid, number)
-        return True
-    return False
-
-
-def signal_name(number: int | None) -> str | None:
-    """`SIGKILL` for 9; a number for a signal without a name."""
-    if number is None:
-        return None
-    try:
-        return signal.Signals(number).name
-    except ValueError:
-        return f"signal {number}"
-
-
-def last_line(rows: Lines) -> str:
-    """The last row that says something, cleaned; tmux's own words on a dead pane aside."""
-    lines = (clean_line(row.decode("utf-8", "replace")).strip() for row in reversed(rows))
-    return next((line for line in lines if line and not line.startswith(TMUX_SAYS)), "")

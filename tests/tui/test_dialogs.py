@@ -1,0 +1,360 @@
+"""The dialogs: errors in place, nothing typed lost, nothing done by accident."""
+
+from typing import cast
+
+import pytest
+from textual.pilot import Pilot
+
+from kasmon.errors import LaunchError, NameTakenError, SessionEndedError
+from kasmon.model.command import Interrupt, Mode, Prompt, Stop
+from kasmon.model.permission import SessionId
+from kasmon.model.session import Session
+from kasmon.model.state import SessionState
+from kasmon.tui.app import Kasmon
+from kasmon.tui.dialogs import Line
+from kasmon.tui.palette import KasmonCommands
+from kasmon.tui.prompt import TextBox
+from kasmon.tui.world import Create, Forget, KeepTheme, Rename, Restart, Settings, Tell, Wanted
+from tests.fleets import asking, crew, ended, fleet, idle, session, working
+from tests.scenes import kasmon, settled
+from tests.talks import talk
+from tests.tui.worlds import StillWorld, text_of
+from tests.waiting import auntil
+
+README = SessionId("readme")
+
+
+def app_of(pilot: Pilot[None]) -> Kasmon:
+    return cast(Kasmon, pilot.app)
+
+
+def world_of(pilot: Pilot[None]) -> StillWorld:
+    return cast(StillWorld, app_of(pilot).world)
+
+
+def wished(pilot: Pilot[None]) -> list[Wanted]:
+    return world_of(pilot).wished
+
+
+async def dialog(pilot: Pilot[None], key: str) -> None:
+    """Open a dialog by its key."""
+    await settled(pilot)
+    await pilot.press(key)
+    await auntil(lambda: len(pilot.app.screen_stack) == 2, what="the dialog")
+    await pilot.pause()
+
+
+async def closed(pilot: Pilot[None]) -> None:
+    await auntil(lambda: len(pilot.app.screen_stack) == 1, what="the dialog's end")
+    await pilot.pause()
+
+
+async def test_a_new_session_is_asked_for_with_what_was_filled_in() -> None:
+    app = kasmon(fleet(idle("readme")), settings=Settings(workdir="/home/you"))
+    async with app.run_test(size=(120, 40)) as pilot:
+        await dialog(pilot, "n")
+        await pilot.press(*"fix-auth", "tab", "right", "right", "tab", "right", "tab", "tab", *"Fix it", "enter")
+        await closed(pilot)
+
+        expected = Create(name="fix-auth", agent="scripted", mode=Mode.TMUX, workdir="/home/you", prompt="Fix it")
+        assert [expected] == wished(pilot)
+
+
+async def test_only_agents_that_can_start_are_offered_and_the_others_are_named() -> None:
+    async with kasmon(fleet(idle("readme"))).run_test(size=(120, 40)) as pilot:
+        await dialog(pilot, "n")
+        text = text_of(pilot.app)
+
+        assert "claude   shell   scripted" in text
+        assert "not installed: gemini" in text
+        assert "terminal   structured" in text
+
+
+async def test_a_name_is_needed() -> None:
+    async with kasmon(fleet(idle("readme"))).run_test(size=(120, 40)) as pilot:
+        await dialog(pilot, "n")
+        await pilot.press("enter")
+        await pilot.pause()
+
+        assert "A session needs a name." in text_of(pilot.app)
+        assert [] == wished(pilot)
+
+
+async def test_a_name_that_is_taken_is_said_before_anything_is_tried() -> None:
+    async with kasmon(fleet(idle("readme"))).run_test(size=(120, 40)) as pilot:
+        await dialog(pilot, "n")
+        await pilot.press(*"readme", "enter")
+        await pilot.pause()
+
+        assert "There is a session called readme already." in text_of(pilot.app)
+        assert [] == wished(pilot)
+
+
+async def test_what_the_world_refuses_is_said_in_place_and_nothing_typed_is_lost() -> None:
+    async with kasmon(fleet(idle("readme"))).run_test(size=(120, 40)) as pilot:
+        await dialog(pilot, "n")
+        world_of(pilot).refusing = LaunchError("cannot start 'claude': it is not signed in.", hint="Run `claude` once.")
+        await pilot.press(*"fix-auth", "tab", "tab", "tab", "tab", *"Do it", "enter")
+        await auntil(lambda: wished(pilot))
+        await pilot.pause()
+        await pilot.pause()
+
+        assert "it is not signed in." in text_of(pilot.app)
+        assert "Run `claude` once." in text_of(pilot.app)
+        assert "fix-auth" == pilot.app.screen.query_one("#name", Line).value
+        assert "Do it" == pilot.app.screen.query_one("#first-prompt", TextBox).text
+
+        world_of(pilot).refusing = None
+        await pilot.press("enter")
+        await closed(pilot)
+        assert 2 == len(wished(pilot))
+
+
+async def test_a_message_goes_to_the_selected_session() -> None:
+    async with kasmon(fleet(idle("readme"), working("docs"))).run_test(size=(120, 40)) as pilot:
+        await dialog(pilot, "m")
+        assert "To readme" in text_of(pilot.app)
+        await pilot.press(*"Go on", "enter")
+        await closed(pilot)
+
+        assert [Tell(session=README, wish=Prompt(text="Go on"))] == wished(pilot)
+
+
+async def test_a_message_can_wait_or_interrupt() -> None:
+    async with kasmon(fleet(working("readme"))).run_test(size=(120, 40)) as pilot:
+        await dialog(pilot, "m")
+        await pilot.press(*"Go on", "tab", "right", "shift+tab", "enter")
+        await closed(pilot)
+
+        assert [Tell(session=README, wish=Prompt(text="Go on", when="idle"))] == wished(pilot)
+
+
+async def test_a_broadcast_goes_to_what_the_list_shows_and_says_to_whom() -> None:
+    shown = fleet(working("a", agent="codex"), working("b"), idle("c", agent="codex"), ended("d", agent="codex"))
+    async with kasmon(shown).run_test(size=(120, 40)) as pilot:
+        await settled(pilot)
+        await pilot.press("slash", *"agent:codex", "enter")
+        await dialog(pilot, "M")
+        assert "To 2 sessions" in text_of(pilot.app)
+        assert "c, a" in text_of(pilot.app)
+        await pilot.press(*"Go on", "enter")
+        await closed(pilot)
+
+        assert ["c", "a"] == [wanted.session for wanted in wished(pilot) if isinstance(wanted, Tell)]
+
+
+async def test_a_broadcast_tried_again_goes_only_to_those_that_did_not_take_it() -> None:
+    async with kasmon(fleet(idle("a"), idle("b"), idle("c"))).run_test(size=(120, 40)) as pilot:
+        await dialog(pilot, "M")
+        world_of(pilot).refusing_for = {"b": SessionEndedError("b")}
+        await pilot.press(*"Go on", "enter")
+        await auntil(lambda: "did not take it" in text_of(pilot.app))
+        assert "Sent to 2; 1 did not take it." in text_of(pilot.app)
+        wished(pilot).clear()
+        world_of(pilot).refusing_for = {}
+        await pilot.press("enter")
+        await closed(pilot)
+
+        assert ["b"] == [wanted.session for wanted in wished(pilot) if isinstance(wanted, Tell)]
+
+
+@pytest.mark.parametrize("key", ["enter", "escape", "n", "x", "space"])
+async def test_stopping_is_asked_and_only_y_means_yes(key: str) -> None:
+    async with kasmon(fleet(working("readme"))).run_test(size=(120, 40)) as pilot:
+        await dialog(pilot, "x")
+        assert "readme is asked to finish" in text_of(pilot.app)
+        assert "in the middle of a turn" in text_of(pilot.app)
+        await pilot.press(key)
+        await pilot.pause()
+
+        assert [] == wished(pilot)
+
+
+async def test_y_stops() -> None:
+    async with kasmon(fleet(working("readme"))).run_test(size=(120, 40)) as pilot:
+        await dialog(pilot, "x")
+        await pilot.press("y")
+        await closed(pilot)
+
+        assert [Tell(session=README, wish=Stop())] == wished(pilot)
+
+
+async def test_interrupting_needs_no_question() -> None:
+    async with kasmon(fleet(working("readme"))).run_test(size=(120, 40)) as pilot:
+        await settled(pilot)
+        await pilot.press("c")
+        await pilot.pause()
+
+        assert [Tell(session=README, wish=Interrupt())] == wished(pilot)
+
+
+async def test_an_ended_session_is_forgotten_after_a_question() -> None:
+    async with kasmon(fleet(ended("readme"))).run_test(size=(120, 40)) as pilot:
+        await dialog(pilot, "X")
+        assert "Its log stays on disk" in text_of(pilot.app)
+        await pilot.press("y")
+        await closed(pilot)
+
+        assert [Forget(session=README)] == wished(pilot)
+
+
+@pytest.mark.parametrize("key", ["X", "R"])
+async def test_a_session_that_runs_is_neither_forgotten_nor_restarted(key: str) -> None:
+    async with kasmon(fleet(working("readme"))).run_test(size=(120, 40), notifications=True) as pilot:
+        await settled(pilot)
+        await pilot.press(key)
+        await pilot.pause()
+
+        assert "readme runs; stop it first." in text_of(pilot.app)
+        assert [] == wished(pilot)
+
+
+@pytest.mark.parametrize("gone", [ended("readme", 1), session("readme", SessionState.LOST)], ids=["ended", "lost"])
+async def test_what_does_not_run_is_started_again(gone: Session) -> None:
+    async with kasmon(fleet(gone)).run_test(size=(120, 40)) as pilot:
+        await settled(pilot)
+        await pilot.press("R")
+        await pilot.pause()
+
+        assert [Restart(session=README)] == wished(pilot)
+
+
+@pytest.mark.parametrize("key", ["m", "c", "x"])
+async def test_an_ended_session_says_that_it_does_not_run(key: str) -> None:
+    async with kasmon(fleet(ended("readme"))).run_test(size=(120, 40), notifications=True) as pilot:
+        await settled(pilot)
+        await pilot.press(key)
+        await pilot.pause()
+
+        assert "readme does not run; R starts it again." in text_of(pilot.app)
+        assert [] == wished(pilot)
+
+
+async def test_renaming_keeps_the_dialog_when_the_name_is_taken() -> None:
+    async with kasmon(fleet(idle("readme"))).run_test(size=(120, 40)) as pilot:
+        await dialog(pilot, "r")
+        world_of(pilot).refusing = NameTakenError("readme2", "abc")
+        await pilot.press("end", "2", "enter")
+        await auntil(lambda: wished(pilot))
+        await pilot.pause()
+        await pilot.pause()
+
+        assert [Rename(session=README, name="readme2")] == wished(pilot)
+        assert "belongs to session abc" in text_of(pilot.app)
+        assert "readme2" == pilot.app.screen.query_one("#new-name", Line).value
+
+
+async def test_quitting_says_that_the_agents_go_on() -> None:
+    async with kasmon(fleet(working("a"), idle("b"), ended("c"))).run_test(size=(120, 40)) as pilot:
+        await dialog(pilot, "q")
+        assert "2 agents go on." in text_of(pilot.app)
+        await pilot.press("escape")
+        await closed(pilot)
+        assert pilot.app.is_running
+
+        await dialog(pilot, "q")
+        await pilot.press("y")
+        await pilot.pause()
+        assert not pilot.app.is_running
+
+
+async def test_the_last_change_of_a_session_is_a_key_away() -> None:
+    async with kasmon(fleet(idle("readme")), transcripts={"readme": talk()}).run_test(size=(120, 40)) as pilot:
+        await settled(pilot)
+        told = app_of(pilot).inside.transcripts.of(README)
+        await auntil(lambda: told.cursor)
+        await dialog(pilot, "D")
+
+        assert "Last change of readme" in text_of(pilot.app)
+        assert "44 +    since = Column" in text_of(pilot.app)
+
+
+async def test_a_session_without_a_change_says_so() -> None:
+    async with kasmon(fleet(idle("readme"))).run_test(size=(120, 40), notifications=True) as pilot:
+        await settled(pilot)
+        await pilot.press("D")
+        await pilot.pause()
+
+        assert "No change of readme has been seen." in text_of(pilot.app)
+
+
+async def test_a_theme_is_shown_at_once_and_kept_by_enter() -> None:
+    async with kasmon(crew()).run_test(size=(120, 40)) as pilot:
+        await dialog(pilot, "comma")
+        await pilot.press("down")
+        await pilot.pause()
+        shown = pilot.app.theme
+        assert "rose-pine-moon" != shown
+
+        await pilot.press("enter")
+        await closed(pilot)
+        assert [KeepTheme(name=shown)] == wished(pilot)
+        assert shown == pilot.app.theme
+
+
+async def test_esc_brings_the_old_theme_back() -> None:
+    async with kasmon(crew()).run_test(size=(120, 40)) as pilot:
+        await dialog(pilot, "comma")
+        await pilot.press("down", "escape")
+        await closed(pilot)
+
+        assert "rose-pine-moon" == pilot.app.theme
+        assert [] == wished(pilot)
+
+
+async def test_the_settings_say_where_the_config_lies_and_what_is_wrong_with_it() -> None:
+    settings = Settings(config_path="/home/you/.config/kasmon/config.toml", problems=("config.toml:3: no such key",))
+    async with kasmon(crew(), settings=settings).run_test(size=(120, 40)) as pilot:
+        await dialog(pilot, "comma")
+
+        assert "/home/you/.config/kasmon/config.toml" in text_of(pilot.app)
+        assert "config.toml:3: no such key" in text_of(pilot.app)
+
+
+async def test_the_palette_finds_every_action_and_every_session() -> None:
+    async with kasmon(fleet(idle("readme"), asking("fix-auth"))).run_test(size=(120, 40)) as pilot:
+        await settled(pilot)
+        commands = KasmonCommands(pilot.app.screen)
+
+        hits = [hit async for hit in commands.search("fix-auth")]
+        assert ["fix-auth"] == [hit.text for hit in hits if hit.score > 0.9][:1]
+        discovered = {hit.text async for hit in commands.discover()}
+        assert {"New", "Message", "Stop", "Settings", "readme", "fix-auth"} <= discovered
+        assert not {"Once", "Always", "Deny"} & discovered
+
+
+async def test_the_palette_does_what_was_chosen() -> None:
+    async with kasmon(fleet(idle("readme"), idle("zoo"))).run_test(size=(120, 40)) as pilot:
+        await settled(pilot)
+        await pilot.press("ctrl+p", *"zoo")
+        await auntil(lambda: "zoo" in text_of(pilot.app))
+        await pilot.pause(0.3)
+        await pilot.press("enter")
+        await auntil(lambda: app_of(pilot).desk.has_class("-inside"))
+
+        entered = app_of(pilot).desk.preview.session
+        assert entered is not None
+        assert "zoo" == entered.id
+
+
+async def test_ctrl_q_does_nothing() -> None:
+    async with kasmon(crew()).run_test(size=(120, 40)) as pilot:
+        await settled(pilot)
+        await pilot.press("ctrl+q")
+        await pilot.pause()
+
+        assert pilot.app.is_running
+        assert 1 == len(pilot.app.screen_stack)
+
+
+@pytest.mark.parametrize("key", ["n", "m", "x", "r", "comma", "question_mark", "q"])
+async def test_every_dialog_fits_a_small_window_and_closes_by_esc(key: str) -> None:
+    async with kasmon(fleet(idle("readme"))).run_test(size=(80, 24)) as pilot:
+        await dialog(pilot, key)
+        frame = pilot.app.screen.query_one(".dialog").region
+        assert frame.bottom <= 24
+        assert frame.right <= 80
+        assert "esc" in text_of(pilot.app)
+
+        await pilot.press("escape")
+        await closed(pilot)
