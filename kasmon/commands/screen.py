@@ -58,4 +58,4 @@ def show(where: Places) -> int:
 
         return run(where)
 
-    return run_guarded(child)
+    return run_guarded(child, again=("-P", "-m", "kasmon"), variables=where.environment_variables())

@@ -11,15 +11,21 @@ import shutil
 import signal
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import msgspec
+import psutil
 
 from kasmon.errors import KasmonError
 from kasmon.host.alive import is_running, lock_holder, started_at
 from kasmon.paths import Places, places, private_folder, write_private
 from kasmon.tmux.server import Server
+
+GRACE_S = 3.0
+"""How long a host may take to end by itself, in seconds."""
+CLEAR_S = 10.0
+"""How long it is tried to leave nothing behind."""
 
 
 class Record(msgspec.Struct, frozen=True, kw_only=True):
@@ -91,18 +97,20 @@ def sweep(real: Places) -> list[Path]:
 
 
 def clear(folder: Path) -> None:
-    """End what runs for the kasmon in *folder*, and remove the folder."""
+    """End what runs for the kasmon in *folder*, and remove the folder.
+
+    A host that was started a moment ago holds no lock yet, so it is looked again until nobody is left.
+    """
     inside = scratch_places(folder)
-    hosts = [(pid, started_at(pid)) for path in _locks(inside) if (pid := lock_holder(path))]
-    for pid, started in hosts:
-        _signal(pid, started, signal.SIGTERM)
-    _wait(lambda: not any(is_running(pid, started) for pid, started in hosts), 3.0)
-    for pid, started in hosts:
-        _signal(pid, started, signal.SIGKILL)
-    if inside.tmux_socket.exists():
-        with contextlib.suppress(KasmonError):
-            Server(inside.tmux_socket).kill_server()
-    shutil.rmtree(folder, ignore_errors=True)
+    deadline = time.monotonic() + CLEAR_S
+    while True:
+        _end(_hosts(inside))
+        if inside.tmux_socket.exists():
+            with contextlib.suppress(KasmonError):
+                Server(inside.tmux_socket).kill_server()
+        shutil.rmtree(folder, ignore_errors=True)
+        if (not folder.exists() and not _hosts(inside)) or time.monotonic() > deadline:
+            return
 
 
 def boot() -> str:
@@ -112,8 +120,29 @@ def boot() -> str:
     return ""
 
 
-def _locks(inside: Places) -> list[Path]:
-    return [inside.tmux_host_lock, *inside.sessions.glob("*/host.lock")]
+def _hosts(inside: Places) -> set[int]:
+    """The host processes of *inside*: those that hold a lock, and those that do not do so yet."""
+    locks = [inside.tmux_host_lock, *inside.sessions.glob("*/host.lock")]
+    pids = {pid for path in locks if (pid := lock_holder(path))}
+    for process in psutil.process_iter():
+        with contextlib.suppress(psutil.Error, OSError):
+            if process.cmdline()[2:5] == ["-m", "kasmon", "host"] and _is_inside(process.environ(), inside):
+                pids.add(process.pid)
+    return pids
+
+
+def _is_inside(environment: dict[str, str], inside: Places) -> bool:
+    return environment.get("XDG_STATE_HOME") == str(inside.state.parent)
+
+
+def _end(pids: Iterable[int]) -> None:
+    """End these processes, by TERM and then by KILL."""
+    running = [(pid, started_at(pid)) for pid in pids]
+    for pid, started in running:
+        _signal(pid, started, signal.SIGTERM)
+    _wait(lambda: not any(is_running(pid, started) for pid, started in running), GRACE_S)
+    for pid, started in running:
+        _signal(pid, started, signal.SIGKILL)
 
 
 def _signal(pid: int, started: float | None, number: signal.Signals) -> None:

@@ -14,7 +14,7 @@ from kasmon.model.permission import SessionId
 from kasmon.model.session import Session
 from kasmon.model.state import SessionState
 from kasmon.paths import Places
-from kasmon.store.log import START
+from kasmon.store.log import START, Cursor
 
 __all__ = ["HostLink", "link", "spawn"]
 
@@ -63,6 +63,8 @@ class _Search:
         self.log = places.tmux_host_log
         self.child: subprocess.Popen[bytes] | None = None
         self.started = 0
+        self.cursor: Cursor | None = None
+        """How far the session's log was read."""
 
     async def run(self, deadline: float) -> HostLink:
         pause_s = 0.005
@@ -91,7 +93,7 @@ class _Search:
             raise HostUnreachableError(self.name, said or f"it ended with exit code {self.child.returncode}")
         self.started += 1
         try:
-            self.child = await asyncio.to_thread(spawn, self.places, self.session)
+            self.child = await asyncio.to_thread(spawn, self.places, self.session, self.cursor)
         except OSError as error:
             raise HostUnreachableError(self.name, f"it cannot be started: {error.strerror}") from error
 
@@ -110,7 +112,6 @@ class _SessionSearch(_Search):
         self.lock = places.host_lock(session)
         self.log = places.host_log(session)
         self.now: Session | None = None
-        self.cursor = START
 
     async def let_the_last_one_leave(self, deadline: float) -> None:
         """Wait while the host of an agent that has ended says goodbye; it takes no wishes any more."""
@@ -123,7 +124,7 @@ class _SessionSearch(_Search):
         if self.now is None:
             self.now = await asyncio.to_thread(begun, self.places, SessionId(self.name))
         now: Session = self.now
-        now, self.cursor = await asyncio.to_thread(advanced, self.places, now, self.cursor)
+        now, self.cursor = await asyncio.to_thread(advanced, self.places, now, self.cursor or START)
         self.now = now
         return now
 
@@ -136,7 +137,7 @@ class _SessionSearch(_Search):
         """
         session, before, seen_before = SessionId(self.name), self.now, self.cursor
         now = await self._look()
-        if self.child is not None and before and self.cursor > seen_before and now.state is SessionState.ENDED:
+        if self.child is not None and before and self.cursor != seen_before and now.state is SessionState.ENDED:
             if now.generation == before.generation and now.end_why:
                 raise LaunchError(now.end_why)
             raise SessionEndedError(session)

@@ -1,6 +1,7 @@
 """The host of one structured session: a process that talks to its agent, writes down what it says, and hears wishes."""
 
 import asyncio
+import contextlib
 import logging
 import os
 import re
@@ -18,6 +19,7 @@ from kasmon.errors import (
     InteractiveOnlyError,
     KasmonError,
     LaunchError,
+    LogMissingError,
     RefusedError,
     RequestClosedError,
     SessionEndedError,
@@ -50,6 +52,7 @@ from kasmon.model.command import Answer, Interrupt, Launch, Mode, Prompt, Stop
 from kasmon.model.event import SessionEnded
 from kasmon.model.permission import SessionId
 from kasmon.paths import Places, places
+from kasmon.store.log import Cursor, EventLog
 
 WRITTEN_S: Final = 2.0
 """How long an answer to a client waits for the log. A full disk does not take live control away: it goes on then."""
@@ -57,7 +60,7 @@ LAST_WORDS_S: Final = 30.0
 """How long a host that was told to end tries to write down its last facts."""
 STOPPED = "stopped"
 """Why a session ended that a person stopped; `Session.stopped` reads it."""
-SESSION = re.compile(r"[a-z0-9][a-z0-9-]{0,63}")
+ARGUMENTS = re.compile(r"(?P<session>[a-z0-9][a-z0-9-]{0,63})(?: --since (?P<since>[0-9]{1,18}))?")
 
 
 class Host:
@@ -211,13 +214,18 @@ class Absent:
 
 
 def main(argv: Sequence[str]) -> int:
-    """Host the session whose id is the only argument, until its agent ends. 0 also if it has a host already."""
+    """Host the session whose id is the first argument, until its agent ends.
+
+    0 also if it has a host already, or had one meanwhile: `--since CURSOR` says how much of its log was known to
+    whoever started this one.
+    """
     os.umask(0o077)
     logging.basicConfig(format="%(asctime)s %(levelname)s %(message)s")
-    if len(argv) != 1 or not SESSION.fullmatch(argv[0]):
+    arguments = ARGUMENTS.fullmatch(" ".join(argv))
+    if arguments is None:
         sys.stderr.write("a host needs the id of one session.\n")
         return UsageError.exit_code
-    session, here = SessionId(argv[0]), places()
+    session, here = SessionId(arguments["session"]), places()
     if not here.folder(session).is_dir():
         sys.stderr.write(f"{SessionNotFoundError(session)}\n")
         return SessionNotFoundError.exit_code
@@ -226,10 +234,19 @@ def main(argv: Sequence[str]) -> int:
     if not lock.take():
         return 0
     try:
+        if arguments["since"] and _has_grown(here, session, Cursor(int(arguments["since"]))):
+            return 0
         launch, backend = _prepared(here, session)
         return asyncio.run(_hosted(Host(here, launch, backend)))
     finally:
         lock.let_go()
+
+
+def _has_grown(places: Places, session: SessionId, since: Cursor) -> bool:
+    """Whether another host had this session since its log was read that far."""
+    with contextlib.suppress(LogMissingError):
+        return any(True for _ in EventLog(places.log(session)).read(since))
+    return False
 
 
 def _prepared(here: Places, session: SessionId) -> tuple[Launch, Backend]:

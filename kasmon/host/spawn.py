@@ -10,6 +10,7 @@ from typing import BinaryIO
 
 from kasmon.model.permission import SessionId
 from kasmon.paths import Places
+from kasmon.store.log import Cursor
 
 OF_ONE_SESSION = ("KASMON_SESSION", "KASMON_TASK", "KASMON_WAVE", "KASMON_PEERS", "KASMON_PLAN", "TMUX", "TMUX_PANE")
 """Variables that say where their process runs; a host runs somewhere else."""
@@ -17,17 +18,23 @@ LOG_BYTES = 1 << 20
 """A host's own log (what it prints, not the session's facts) starts anew once it is longer than this."""
 
 
-def spawn(places: Places, session: SessionId | None) -> subprocess.Popen[bytes]:
+def spawn(places: Places, session: SessionId | None, since: Cursor | None = None) -> subprocess.Popen[bytes]:
     """Start the host of *session*, or the shared tmux host for None, detached; do not wait for its socket.
 
     What it prints goes to its host log. Several at once do no harm: one takes the lock, the others leave.
+
+    Args:
+        places: where it finds its session.
+        session: whose agent it starts.
+        since: what its starter had read of the session's log. A host that finds more there has come too late, and
+            starts nothing.
 
     Raises:
         OSError: if no process could be started.
     """
     places.make()
     log = places.host_log(session) if session else places.tmux_host_log
-    what = [session] if session else ["--tmux"]
+    what = [session, *([] if since is None else ["--since", str(since)])] if session else ["--tmux"]
     with _opened(log) as output:
         child = subprocess.Popen(
             [sys.executable, "-P", "-m", "kasmon", "host", *what],

@@ -1,8 +1,7 @@
 """One append-only log: the truth about one session, or about the fleet.
 
 JSON lines; the cursor is the byte offset behind a line, there is no other sequence number. A line is written with one
-`write` under flock. A torn line (its writer died, or the disk was full) is ended by the next writer and skipped by
-readers.
+`write` under flock. A torn line (its writer died) is ended by the next writer and skipped by readers.
 """
 
 import fcntl
@@ -37,8 +36,8 @@ class EventLog:
             check: called when nobody else can append any more; if it raises, nothing is written. It may read the log.
 
         Raises:
-            OSError: if it could not be written whole (a full disk, say); what was written of it is ended like any
-                torn line.
+            OSError: if it could not be written whole (a full disk, say); what was written of it is taken back, so that
+                it can be tried again.
         """
         line = encode(event) + b"\n"
         handle = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
@@ -49,11 +48,15 @@ class EventLog:
             end = os.lseek(handle, 0, os.SEEK_END)
             if end and os.pread(handle, 1, end - 1) != b"\n":
                 line = b"\n" + line
-            written = os.write(handle, line)
-            if written != len(line):
-                raise OSError(f"only {written} of {len(line)} bytes went into {str(self.path)!r}")
-            if durable:
-                os.fsync(handle)
+            try:
+                written = os.write(handle, line)
+                while written < len(line):  # where the disk is full, the next one says so
+                    written += os.write(handle, line[written:])
+                if durable:
+                    os.fsync(handle)
+            except OSError:
+                os.ftruncate(handle, end)
+                raise
             return Cursor(end + written)
         finally:
             os.close(handle)

@@ -9,7 +9,7 @@ from textual.containers import Container, Vertical
 from textual.strip import Strip
 from textual.widget import Widget
 
-from kasmon.model.fleet import Fleet, totals
+from kasmon.model.fleet import Fleet
 from kasmon.model.permission import SessionId
 from kasmon.tui.bars import Banner, Counted, KeyBar, TopBar
 from kasmon.tui.clock import Clock
@@ -18,8 +18,9 @@ from kasmon.tui.fleet import ListHeader, SessionTable
 from kasmon.tui.focus import FocusView
 from kasmon.tui.look import Look
 from kasmon.tui.messages import FilterChanged, FilterLeft, SessionSelected
-from kasmon.tui.order import Change, View
+from kasmon.tui.order import Change, View, difference
 from kasmon.tui.preview import Content, Preview
+from kasmon.tui.tally import Tally
 
 LEAST_WIDTH: Final = 40
 LEAST_HEIGHT: Final = 10
@@ -55,6 +56,7 @@ class Desk(Container):
         self.table = SessionTable(look, clock)
         self.table_header = ListHeader(self.table)
         self.filter_bar = FilterBar(look)
+        self.tally = Tally()
         self.preview = Preview(look, clock, make_inside)
         self.banner = Banner(look, id="banner")
         self.key_bar = KeyBar(look, id="keys")
@@ -80,7 +82,9 @@ class Desk(Container):
 
     def take(self, fleet: Fleet, change: Change | None = None) -> None:
         """Show *fleet*."""
+        change = change or difference(self.table.fleet, fleet)
         self.table.take(fleet, change)
+        self.tally.take(change.changed, change.gone)
         self._count()
         self._preview_selected()
         self._share_room()
@@ -194,5 +198,4 @@ class Desk(Container):
         now = self.clock.ticking()
         if at_once or now - self._counted_at >= TOTALS_S:
             self._counted_at = now
-            fleet = self.table.fleet
-            self.top_bar.counted = Counted(totals(fleet), len(fleet.sessions))
+            self.top_bar.counted = Counted(self.tally.totals(), len(self.tally))

@@ -118,20 +118,27 @@ class Look:
         return blank + shown if right else shown + blank
 
     def strip(self, spans: Iterable[Span], width: int, ground: Ground = "background") -> Strip:
-        """*spans* as one line of exactly *width* cells."""
-        segments: list[Segment] = []
+        """*spans* as one line of exactly *width* cells, in as few pieces as its looks allow: each piece costs time."""
+        pieces: list[tuple[str, str]] = []
         left = width
         for text, role in spans:
             size = cell_len(text)
             if size > left:
                 text, size = self.fit(text, left), left
-            segments.append(Segment(text, self.style(role, ground)))
+            if pieces and (pieces[-1][1] == role or (text.isspace() and ".solid" not in f"{role}{pieces[-1][1]}")):
+                pieces[-1] = (pieces[-1][0] + text, pieces[-1][1])
+            elif text:
+                pieces.append((text, role))
             left -= size
             if left <= 0:
                 break
         if left > 0:
-            segments.append(Segment(" " * left, self.style("text", ground)))
-        return Strip(segments, width)
+            blank = " " * left
+            if pieces and ".solid" not in pieces[-1][1]:
+                pieces[-1] = (pieces[-1][0] + blank, pieces[-1][1])
+            else:
+                pieces.append((blank, "text"))
+        return Strip([Segment(text, self.style(role, ground)) for text, role in pieces], width)
 
     def between(self, left: Sequence[Span], right: Sequence[Span], width: int, ground: Ground = "background") -> Strip:
         """*left* and *right* at the ends of one line of *width* cells; what does not fit is cut from *left*."""

@@ -60,7 +60,7 @@ class PreviewHead(LineWidget):
 class Preview(Vertical):
     """The head, and below it the inside of one session. *make* builds the inside; it is kept while the session is."""
 
-    session: reactive[Session | None] = reactive(None)
+    session: reactive[Session | None] = reactive(None, repaint=False)
 
     def __init__(self, look: Look, clock: Clock, make: Content) -> None:
         super().__init__(id="preview")

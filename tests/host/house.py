@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import msgspec
+import psutil
 
 from kasmon.backends.base import Backend
 from kasmon.errors import HostUnreachableError
@@ -135,6 +136,11 @@ class House:
         for process in self.processes:
             process.kill()
             process.wait(10)
+        for child in psutil.Process().children():
+            with contextlib.suppress(psutil.Error):
+                if child.environ().get("XDG_STATE_HOME") == self.environment["XDG_STATE_HOME"]:
+                    child.kill()
+                    child.wait(10)
 
 
 async def do(link: HostLink, wish: Wish, session: SessionId = ME) -> Done:

@@ -27,6 +27,7 @@ from kasmon.model.command import Mode, Stop
 from kasmon.model.event import MessageSaid, SessionEnded, SessionStarted
 from kasmon.model.permission import SessionId
 from kasmon.paths import write_private
+from kasmon.store.log import START
 from tests.host.house import ME, House, do
 from tests.host.puppet import Puppet
 from tests.waiting import auntil, until
@@ -90,6 +91,17 @@ async def test_of_many_that_link_at_once_all_reach_the_same_host(house: House, r
     assert 1 == len(house.only(SessionStarted))
 
 
+async def test_a_host_that_comes_too_late_starts_nothing(house: House, reach: Reach) -> None:
+    """It was started beside another one, which has had its session, and whose agent has ended meanwhile."""
+    house.wants()
+    await do(await reach(), Stop())
+    await until_gone(house)
+
+    late = await asyncio.to_thread(spawn.spawn, house.places, ME, START)
+    assert 0 == await asyncio.to_thread(late.wait, 20)
+    assert 1 == len(house.only(SessionStarted)) == len(house.only(SessionEnded))
+
+
 async def test_linking_to_an_ended_session_does_not_start_it_again(house: House, reach: Reach) -> None:
     house.wants()
     await do(await reach(), Stop())
@@ -143,6 +155,7 @@ async def test_starting_again_waits_for_the_last_host_to_leave(
 
     monkeypatch.setattr(puppet, "aclose", closes_slowly)
     async with house.hosting(puppet, house.wants()):
+        await auntil(lambda: house.only(SessionStarted))
         puppet.say(SessionEnded(at=1.0, exit_code=0))
         await auntil(lambda: house.only(SessionEnded))
         reaching = asyncio.create_task(reach(start=True))

@@ -182,9 +182,9 @@ def test_a_terminal_session_is_not_hosted_here(house: House) -> None:
     assert "tmux host" in house.session().end_why
 
 
-@pytest.mark.parametrize("argv", [[], ["a", "b"], ["../evil"], ["UPPER"], [""]], ids=repr)
-def test_a_host_needs_one_session(argv: list[str], capsys: pytest.CaptureFixture[str]) -> None:
-    assert 2 == main(argv)
+@pytest.mark.parametrize("argv", ["", "a b", "../evil", "UPPER", "a --since x", "a --since", "a -h"])
+def test_a_host_needs_one_session(argv: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert 2 == main(argv.split())
     assert "one session" in capsys.readouterr().err
 
 
@@ -222,7 +222,8 @@ async def test_over_a_full_disk_the_host_works_on_and_writes_all_of_it_later(hou
     command = [sys.executable, "-P", "-c", FULL_DISK, ME, "6000"]
     host = subprocess.Popen(command, env=house.environment, stderr=subprocess.DEVNULL)
     house.processes.append(host)
-    await auntil(lambda: house.places.log(ME).exists() and house.places.log(ME).stat().st_size == 6000)
+    log = house.places.log(ME)
+    await auntil(lambda: log.exists() and 6000 - 300 < log.stat().st_size <= 6000)  # no line of it is longer
     link = await house.linked()
     assert isinstance(link, HostLink)
     assert len(said(house)) < 60

@@ -1,85 +1,129 @@
-"""The whole dashboard on a terminal of its own: its raw bytes, what a person sees of them, and keys and clicks."""
+"""A kasmon in a folder of its own, and its whole dashboard on a terminal: raw bytes, what a person sees, keys, clicks."""
 
+import asyncio
 import os
 import re
 import sys
+import tempfile
+import threading
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from types import TracebackType
+from typing import Any, Self, TypeVar
 
+import psutil
 import pyte
 
+from kasmon.config import Config
+from kasmon.demo.scratch import clear
+from kasmon.model.command import Mode
+from kasmon.model.event import Event
+from kasmon.model.permission import SessionId
+from kasmon.model.session import Session
 from kasmon.paths import Places, places
+from kasmon.store.log import EventLog
+from kasmon.supervisor.look import look_once
+from kasmon.supervisor.verb import NewSession, create, send
 from tests.tui.ptys import OnTerminal
 from tests.waiting import until
 
 KASMON = (sys.executable, "-P", "-m", "kasmon")
+LIMIT_S = 20.0
 UNKNOWN_TO_PYTE = re.compile(rb"\x1b\[[<>=?][0-9;:]*\$?[a-zA-Z]|\x1b\[[0-9;]* q|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)")
-"""Modes of a newer terminal, which pyte would print."""
-KEPT = (b"?25h", b"?25l", b"?7h", b"?7l", b"?1049h", b"?1049l")
-LONGEST = 64
-"""So many bytes at most does an escape sequence of the dashboard's own take."""
+"""What a newer terminal takes and pyte would print: modes, the cursor's and the pointer's shape."""
+LONGEST_BYTES = 64
+"""So long is an escape sequence of the dashboard's own at most."""
+
+FactT = TypeVar("FactT", bound=Event)
 
 
-def own_places(home: Path) -> Places:
-    """The places of a kasmon that lives in *home* alone, made."""
-    for name in ("s", "r", "c"):
-        (home / name).mkdir(mode=0o700, exist_ok=True)
-    where = places({"HOME": str(home), **xdg(home)})
-    where.make()
-    return where
+class Home:
+    """One kasmon in a 0700 folder; at the end everything that runs for it is ended, and the folder gone."""
 
+    def __init__(self) -> None:
+        self.path = Path(tempfile.mkdtemp(prefix="kss-", dir="/tmp"))
+        for name in ("s", "r", "c"):
+            (self.path / name).mkdir(mode=0o700)
+        self.variables = {
+            "HOME": str(self.path),
+            "XDG_STATE_HOME": str(self.path / "s"),
+            "XDG_RUNTIME_DIR": str(self.path / "r"),
+            "XDG_CONFIG_HOME": str(self.path / "c"),
+        }
+        self.places: Places = places(self.variables)
+        self.places.make()
 
-def xdg(home: Path) -> dict[str, str]:
-    return {
-        "XDG_STATE_HOME": str(home / "s"),
-        "XDG_RUNTIME_DIR": str(home / "r"),
-        "XDG_CONFIG_HOME": str(home / "c"),
-    }
+    def start(self, name: str, prompt: str = "", **more: Any) -> SessionId:
+        """A real session: structured and scripted unless *more* says otherwise."""
+        fields = {"agent": "scripted", "mode": Mode.SDK, "workdir": "/", "speed": 0.0, "prompt": prompt}
+        return asyncio.run(create(self.places, Config(), NewSession(name=name, **(fields | more))))
+
+    def prompt(self, session: SessionId, text: str) -> None:
+        asyncio.run(send(self.places, self.session(session), text))
+
+    def session(self, session: SessionId) -> Session:
+        """The session as `kasmon ls` would show it."""
+        seen = look_once(self.places).get(session)
+        assert seen is not None
+        return seen
+
+    def facts(self, kind: type[FactT], session: SessionId) -> list[FactT]:
+        return [event for event, _ in EventLog(self.places.log(session)).read() if isinstance(event, kind)]
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        clear(self.path)
 
 
 class Dashboard(OnTerminal):
-    """`kasmon` with the places of *home*, on a terminal of *columns* x *rows*."""
+    """`kasmon` over the places of *home*, on a terminal of *columns* x *rows*."""
 
     def __init__(
         self,
-        home: Path,
-        *arguments: str,
+        home: Home,
+        *,
+        argv: Sequence[str] = KASMON,
         environment: Mapping[str, str] | None = None,
         columns: int = 150,
         rows: int = 40,
-        argv: Sequence[str] = KASMON,
     ) -> None:
         self._screen = pyte.Screen(columns, rows)
         self._stream = pyte.ByteStream(self._screen)
         self._fed = 0
-        variables = {**xdg(home), "COLORTERM": "truecolor", **(environment or {})}
-        super().__init__([*argv, *arguments], home, environment=variables, columns=columns, rows=rows)
+        variables = {**home.variables, "COLORTERM": "truecolor", **(environment or {})}
+        super().__init__(argv, home.path, environment=variables, columns=columns, rows=rows)
 
     @property
     def screen(self) -> str:
         """What a person sees now."""
-        seen = self.seen
-        ready = len(seen)
-        if (begun := seen.rfind(b"\x1b", max(self._fed, ready - LONGEST))) >= 0:
+        ready = len(self.seen)
+        if (begun := self.seen.rfind(b"\x1b", max(self._fed, ready - LONGEST_BYTES))) >= 0:
             ready = begun
-        piece = UNKNOWN_TO_PYTE.sub(b"", seen[self._fed : ready])
+        self._stream.feed(UNKNOWN_TO_PYTE.sub(b"", self.seen[self._fed : ready]))
         self._fed = ready
-        self._stream.feed(piece)
         return "\n".join(self._screen.display)
 
-    def shows(self, *texts: str, limit_s: float = 20.0) -> str:
-        """Wait until all *texts* are on the screen at once; the screen."""
+    def shows(self, *texts: str, limit_s: float = LIMIT_S) -> str:
+        """Wait until all *texts* are on the screen at once, and return it."""
         try:
-            return until(lambda: s if all(text in (s := self.screen) for text in texts) else "", limit_s)
+            return until(lambda: seen if all(text in (seen := self.screen) for text in texts) else "", limit_s)
         except TimeoutError:
-            raise AssertionError(f"{texts} did not come; the screen is:\n{self.screen}\n{self.is_up=}") from None
+            raise AssertionError(f"no {texts}; {self.is_up=}; the screen is:\n{self.screen}") from None
 
-    def hides(self, text: str, limit_s: float = 20.0) -> None:
+    def hides(self, text: str, limit_s: float = LIMIT_S) -> None:
         """Wait until *text* is not on the screen."""
         try:
             until(lambda: text not in self.screen, limit_s)
         except TimeoutError:
             raise AssertionError(f"{text!r} stays; the screen is:\n{self.screen}") from None
+
+    def type(self, keys: str, pause_s: float = 0.04) -> None:
+        """Press *keys* as a person does who types."""
+        for key in keys:
+            self.send(key.encode())
+            threading.Event().wait(pause_s)
 
     def click(self, text: str) -> None:
         """Click on the first place that shows *text*."""
@@ -90,9 +134,20 @@ class Dashboard(OnTerminal):
         """Click on a cell, counted from 1."""
         self.send(f"\x1b[<0;{column};{row}M\x1b[<0;{column};{row}m".encode())
 
+    def quit(self) -> int:
+        """Leave it as a person does; the exit code."""
+        self.send(b"q")
+        self.shows("The dashboard closes.")
+        self.send(b"y")
+        return self.ended()
+
     @property
     def is_up(self) -> bool:
-        """Whether the process still runs."""
-        if self.pid and os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None:
-            return True
-        return False
+        """Whether it still runs."""
+        return os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None
+
+    @property
+    def process(self) -> psutil.Process:
+        """The dashboard itself, below its guard."""
+        [child] = until(lambda: psutil.Process(self.pid).children())
+        return child

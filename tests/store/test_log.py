@@ -260,19 +260,24 @@ def test_a_writer_killed_at_any_moment_leaves_only_whole_facts(log: EventLog) ->
 # A full disk
 
 
-@pytest.mark.parametrize("room", [0, 1, 40, 200])
-def test_a_full_disk_fails_plainly_and_tears_at_most_its_own_line(room: int, log: EventLog) -> None:
+LONG = len(encode(MessageSaid(at=1.0, text="x" * 300)))
+
+
+@pytest.mark.parametrize("room", [0, 1, 40, LONG - 1, LONG], ids=["none", "a byte", "some", "no end", "no newline"])
+def test_a_full_disk_fails_plainly_and_leaves_nothing_of_what_failed(room: int, log: EventLog) -> None:
     log.append(said("before"))
     writer = _process(_write_into_a_limit, log.path, log.size() + room)
     writer.join(30)
 
     assert 0 == writer.exitcode, "it wrote what there was no room for, or failed otherwise"
+    assert ["before"] == texts(log)
     log.append(said("after"))
     assert ["before", "after"] == texts(log)
 
 
-def test_what_a_full_disk_kept_out_goes_in_when_there_is_room(log: EventLog) -> None:
-    writer = _process(_write_when_there_is_room, log.path, 100)
+@pytest.mark.parametrize("room", [0, 1, 40, LONG - 1, LONG], ids=["none", "a byte", "some", "no end", "no newline"])
+def test_what_a_full_disk_kept_out_goes_in_once_when_there_is_room(room: int, log: EventLog) -> None:
+    writer = _process(_write_when_there_is_room, log.path, room)
     writer.join(30)
 
     assert 0 == writer.exitcode

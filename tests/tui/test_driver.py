@@ -158,6 +158,19 @@ def test_stopping_and_going_on_keeps_the_focus_and_the_terminal(tmp_path: Path) 
         until(lambda: b"on" == running.keys)
 
 
+def test_a_stop_in_the_middle_of_a_write_does_not_lock_up(tmp_path: Path) -> None:
+    """Textual writes to the terminal in the signal handler itself, and waits there for a lock that it may hold."""
+    with dashboard(tmp_path) as running:
+        screen = running.terminal
+        os.kill(screen.pid, signal.SIGUSR2)
+        until(lambda: os.waitpid(screen.pid, os.WUNTRACED | os.WNOHANG)[0], what="the stop")
+        assert not screen.is_raw
+        os.kill(screen.pid, signal.SIGCONT)
+
+        screen.send(b"x")
+        until(lambda: running.keys)
+
+
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGINT])
 def test_a_signal_ends_the_dashboard_with_a_clean_terminal(tmp_path: Path, number: signal.Signals) -> None:
     with dashboard(tmp_path) as running:

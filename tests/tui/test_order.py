@@ -3,10 +3,11 @@
 import msgspec
 import pytest
 
-from kasmon.model.fleet import Fleet, by_attention
+from kasmon.model.fleet import Fleet, by_attention, totals
 from kasmon.model.permission import SessionId
 from kasmon.model.session import Session
 from kasmon.tui.order import Arranger, Change, Filter, Heading, Item, Row, Sort, View, difference
+from kasmon.tui.tally import Tally
 from tests.fleets import asking, crew, ended, fleet, idle, spent, working
 
 
@@ -160,3 +161,18 @@ def test_the_arranger_tells_whether_the_order_may_be_another() -> None:
     assert not arranger.take(said, difference(before, said))
     asks = fleet(working("a", "Something new."), asking("b"))
     assert arranger.take(asks, difference(said, asks))
+
+
+def test_the_totals_that_are_kept_are_those_that_are_counted() -> None:
+    tally = Tally()
+    now = Fleet()
+    for after in (crew(), fleet(*crew().sessions[5:], working("new")), fleet(ended("new", 1)), fleet(), crew()):
+        change = difference(now, after)
+        tally.take(change.changed, change.gone)
+        now = after
+        kept, counted = tally.totals(), totals(now)
+
+        assert {state: number for state, number in kept.states.items() if number} == dict(counted.states)
+        assert (kept.crashed, kept.requests, kept.tokens) == (counted.crashed, counted.requests, counted.tokens)
+        assert kept.cost_usd == pytest.approx(counted.cost_usd)
+        assert len(tally) == len(now.sessions)

@@ -1,6 +1,6 @@
 """A small dashboard: a terminal that has the focus from the start; every wish it tells is written to a file.
 
-SIGUSR1 opens a dialog, which Enter closes.
+SIGUSR1 opens a dialog, which Enter closes; on SIGUSR2 it is stopped in the middle of a write.
 """
 
 import asyncio
@@ -74,7 +74,9 @@ class Tapped(App[None]):
     def on_mount(self) -> None:
         if self.is_kept_clean:
             keep_clean(self)
-        asyncio.get_running_loop().add_signal_handler(signal.SIGUSR1, lambda: self.call_later(self._open_dialog))
+        loop = asyncio.get_running_loop()
+        loop.add_signal_handler(signal.SIGUSR1, lambda: self.call_later(self._open_dialog))
+        loop.add_signal_handler(signal.SIGUSR2, self._stop_in_the_middle)
         view = self.query_one(FocusView)
         view.show(
             Rows(
@@ -96,6 +98,12 @@ class Tapped(App[None]):
 
     async def _open_dialog(self) -> None:
         await self.push_screen(Dialog())
+
+    def _stop_in_the_middle(self) -> None:
+        assert isinstance(self._driver, TapDriver)
+        assert self._driver._writer_thread is not None
+        with self._driver._writer_thread._queue.mutex:
+            signal.raise_signal(signal.SIGTSTP)
 
     def on_focus_view_left(self) -> None:
         self.notes.note("left", None)

@@ -1,0 +1,12 @@
+from collections.abc import Iterator
+
+import pytest
+
+from tests.safety.dash import Home
+
+
+@pytest.fixture
+def home() -> Iterator[Home]:
+    """A kasmon that nobody else has."""
+    with Home() as home:
+        yield home
