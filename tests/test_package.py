@@ -83,8 +83,7 @@ def test_every_file_of_the_package_is_installed_but_what_python_makes(installed:
 
 def test_every_entry_point_names_a_module_that_is_installed(distribution: Distribution, installed: Path) -> None:
     points = {
-        (point.group, point.name): installed / point.module.replace(".", "/")
-        for point in distribution.entry_points
+        (point.group, point.name): installed / point.module.replace(".", "/") for point in distribution.entry_points
     }
 
     assert {
