@@ -46,10 +46,12 @@ async def settled(pilot: Pilot[None]) -> None:
     if session is not None and session.id in TALKS:
         told = app.inside.transcripts.of(session.id)
         await auntil(lambda: told.cursor, what="the transcript")
+        await auntil(lambda: app.inside.widget, what="the preview")
     view = app.inside.widget
     if isinstance(view, FocusView) and view.session in PANES:
         await auntil(lambda: view.terminal.rows, what="the terminal's rows")
     elif isinstance(view, SessionView):
+        await auntil(lambda: view.screen_of_events._screen.size[0] > 1, what="the preview's size")
         await auntil(lambda: view.screen_of_events._frame is None, what="the last frame")
         len(view.transcript.lines(max(1, view.screen_of_events.size.width - 1)))  # measured whole: the thumb is exact
         view.screen_of_events.to_end()

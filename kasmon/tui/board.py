@@ -1,15 +1,22 @@
-"""The screen that the dashboard lies on: Textual's, with a repaint that a layout does not lose.
+"""The screen that the dashboard lies on: Textual's, with two repairs; `tests/tui/test_board.py` holds the private names.
 
 Textual 8.2.8 forgets which widgets wait for a repaint when any widget asks for a layout in the same frame
-(`Screen._on_timer_update`): rows that came while a dialog was open stayed unpainted. Private names, so
-`tests/tui/test_board.py` holds them.
+(`Screen._on_timer_update`): rows that came while a dialog was open stayed unpainted.
+
+It tells a new widget its size only if its map of the screen does not hold the widget yet, and looking a widget up may
+have put it there before (`Compositor.full_map`): a transcript stayed blank until the window changed its size.
 """
 
+from textual.geometry import Size
 from textual.screen import Screen
+from textual.widget import Widget
 
 
 class Board(Screen[None]):
-    """Textual's screen; what waits for a repaint when a layout comes is repainted in the next frame."""
+    """Textual's screen; what waits for a repaint is repainted, and every widget is told its first size."""
+
+    _told: frozenset[Widget] = frozenset()
+    """The widgets that a layout has told their size."""
 
     def _on_timer_update(self) -> None:
         waiting = {*self._dirty_widgets} if self._layout_required else set()
@@ -17,3 +24,11 @@ class Board(Screen[None]):
         if waiting:
             self._dirty_widgets.update(widget for widget in waiting if widget.is_mounted)
             self.check_idle()
+
+    def _refresh_layout(self, size: Size | None = None, scroll: bool = False) -> None:
+        known = self._compositor._full_map
+        if any(widget not in self._told for widget in known):
+            self._compositor._full_map = {widget: place for widget, place in known.items() if widget in self._told}
+        super()._refresh_layout(size, scroll)
+        if not scroll:
+            self._told = frozenset(self._compositor._full_map)

@@ -68,7 +68,12 @@ MARKUP: Final = {
     "emoji": ":skull: [:x:]",
 }
 """What Textual would read as markup."""
-LONG: Final = {"long": "x" * 10_000, "wide": "漢" * 3_000, "many lines": "y\n" * 2_000, "combining": "e" + "\u0301" * 500}
+LONG: Final = {
+    "long": "x" * 10_000,
+    "wide": "漢" * 3_000,
+    "many lines": "y\n" * 2_000,
+    "combining": "e" + "\u0301" * 500,
+}
 PAYLOADS: Final = ACTING | MARKUP | LONG
 
 FORBIDDEN: Final = (

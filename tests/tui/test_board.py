@@ -1,6 +1,10 @@
 """What waits for a repaint is painted, also when a layout comes in between and a dialog lies over it."""
 
+import asyncio
+
+from textual._compositor import Compositor
 from textual.app import App, ComposeResult
+from textual.events import Resize
 from textual.geometry import Region
 from textual.screen import ModalScreen, Screen
 from textual.strip import Strip
@@ -49,6 +53,36 @@ async def test_a_layout_under_a_dialog_loses_no_repaint() -> None:
         await pilot.pause()
 
 
+class Sized(Widget):
+    """Notes the sizes that it was told."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.told: list[int] = []
+
+    def on_resize(self, event: Resize) -> None:
+        self.told.append(event.size.width)
+
+
+async def test_a_new_widget_that_somebody_looked_up_is_told_its_size() -> None:
+    app = Two()
+    async with app.run_test() as pilot:
+        new = Sized()
+        board = app.screen
+        app.mount(new)
+        while new not in board._compositor.full_map:
+            board._compositor._full_map_invalidated = True
+            await asyncio.sleep(0)
+        await pilot.pause()
+
+        assert [80] == new.told[:1]
+
+
 def test_the_private_names_that_the_board_stands_on_are_there() -> None:
     """A new Textual that lacks one of these needs a look at `kasmon/tui/board.py`."""
-    assert {"_on_timer_update", "_dirty_widgets", "_layout_required"} <= {*dir(Screen), *vars(Screen(id="x"))}
+    screen = Screen[None](id="x")
+    assert {"_on_timer_update", "_dirty_widgets", "_layout_required", "_refresh_layout"} <= {
+        *dir(Screen),
+        *vars(screen),
+    }
+    assert {"full_map", "_full_map", "_full_map_invalidated"} <= {*dir(Compositor), *vars(screen._compositor)}
