@@ -1,4 +1,4 @@
-"""The screen that the dashboard lies on: Textual's, with two repairs; `tests/tui/test_board.py` holds the private names.
+"""The screen that the dashboard lies on: Textual's, with two repairs. `tests/tui/test_board.py` holds private names.
 
 Textual 8.2.8 forgets which widgets wait for a repaint when any widget asks for a layout in the same frame
 (`Screen._on_timer_update`): rows that came while a dialog was open stayed unpainted.
