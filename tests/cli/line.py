@@ -5,6 +5,7 @@ import json
 import os
 import pty
 import select
+import signal
 import subprocess
 import sys
 import termios
@@ -102,6 +103,12 @@ def _is_there(awaited: Awaited, said: bytes) -> bool:
     return awaited.encode() in said if isinstance(awaited, str) else awaited()
 
 
+def _at_a_terminal() -> None:
+    """In the child: the pty is its terminal, and Ctrl+C a signal there, also where we were started with it ignored."""
+    fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 def on_terminal(
     argv: Sequence[str], environment: Mapping[str, str], folder: Path, typed: Sequence[tuple[Awaited, str]] = ()
 ) -> tuple[int, str]:
@@ -119,7 +126,7 @@ def on_terminal(
         env=dict(environment),
         cwd=folder,
         start_new_session=True,
-        preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),  # so that Ctrl+C is a signal there
+        preexec_fn=_at_a_terminal,
     )
     os.close(inner)
     said, waiting, over, deadline = b"", list(typed), False, time.monotonic() + LIMIT_S

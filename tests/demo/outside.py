@@ -24,7 +24,7 @@ class Outside:
 
     def __init__(self) -> None:
         self.folder = Path(tempfile.mkdtemp(prefix="kmo", dir="/tmp"))
-        for name in ("s", "r", "c", "h"):
+        for name in ("s", "r", "c", "h", "t"):
             (self.folder / name).mkdir(mode=0o700)
         self.socket = self.folder / "outer.sock"
         self.environment = {
@@ -32,6 +32,7 @@ class Outside:
             "PATH": os.environ["PATH"],
             "LANG": "C.UTF-8",
             "TERM": "xterm-256color",
+            "TMPDIR": str(self.folder / "t"),
             "XDG_STATE_HOME": str(self.folder / "s"),
             "XDG_RUNTIME_DIR": str(self.folder / "r"),
             "XDG_CONFIG_HOME": str(self.folder / "c"),

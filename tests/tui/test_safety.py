@@ -176,7 +176,7 @@ def our_widgets() -> list[type[Any]]:
 @pytest.mark.parametrize("widget", our_widgets(), ids=lambda widget: widget.__qualname__)
 def test_no_widget_overrides_what_is_textuals_own_by_accident(widget: type[Any]) -> None:
     """A name with one underscore that Textual has too is a clash unless it is meant."""
-    meant = {"_on_key", "_size_updated", "_on_timer_update"}
+    meant = {"_on_key", "_size_updated", "_on_timer_update", "_refresh_layout"}
     textuals = {
         name
         for base in widget.__mro__

@@ -1,0 +1,87 @@
+"""Keys that come all at once, as from a fast hand or a paste, go where they would have gone one by one."""
+
+from typing import cast
+
+from textual import events
+from textual.pilot import Pilot
+
+from kasmon.host.wire import Keys
+from kasmon.model.command import Mode
+from kasmon.tui.app import Kasmon
+from kasmon.tui.prompt import PromptBox
+from tests.fleets import asking, fleet, idle, working
+from tests.scenes import kasmon, settled
+from tests.talks import MAKE
+from tests.tui.worlds import StillWorld
+from tests.waiting import auntil
+
+ENTER = "\r"
+NAMES = {"/": "slash", ENTER: "enter", " ": "space"}
+
+
+async def at_once(pilot: Pilot[None], text: str) -> None:
+    """Type *text* without a pause between its keys."""
+    for character in text:
+        pilot.app.post_message(events.Key(NAMES.get(character, character), character))
+    await pilot.pause()
+    await pilot.pause()
+
+
+def wished(pilot: Pilot[None]) -> list[object]:
+    return list(cast(StillWorld, cast(Kasmon, pilot.app).world).wished)
+
+
+async def test_what_follows_the_filters_key_is_the_filter() -> None:
+    app = kasmon(fleet(idle("web"), working("docs"), asking("fix-auth")))
+    async with app.run_test(size=(120, 40)) as pilot:
+        await settled(pilot)
+        await at_once(pilot, "/web")
+        await auntil(lambda: app.desk.table.view.filter == "web")
+
+        assert ["web"] == [session.id for session in app.desk.table.shown()]
+
+
+async def test_what_follows_enter_is_written_and_does_nothing_in_the_list() -> None:
+    """`x` would stop the session, `q` would quit."""
+    app = kasmon(fleet(idle("readme"), idle("zoo")))
+    async with app.run_test(size=(120, 40)) as pilot:
+        await settled(pilot)
+        await at_once(pilot, f"{ENTER}xyqX")
+        await auntil(lambda: app.query(PromptBox))
+        await auntil(lambda: app.query_one(PromptBox).text)
+
+        assert "xyqX" == app.query_one(PromptBox).text
+        assert 1 == len(app.screen_stack)
+        assert [] == wished(pilot)
+
+
+async def test_what_follows_enter_on_a_terminal_does_nothing_in_the_list() -> None:
+    app = kasmon(fleet(working("docs", mode=Mode.TMUX)), panes={"docs": MAKE})
+    async with app.run_test(size=(120, 40)) as pilot:
+        await settled(pilot)
+        await at_once(pilot, f"{ENTER}xyq")
+
+        assert 1 == len(app.screen_stack)
+        assert [] == wished(pilot)
+        told = b"".join(wish.data for wish in cast(StillWorld, app.world).link.told if isinstance(wish, Keys))
+        assert b"xyq".endswith(told)
+
+
+async def test_what_follows_the_key_for_a_new_session_does_nothing_in_the_list() -> None:
+    app = kasmon(fleet(working("readme")))
+    async with app.run_test(size=(120, 40)) as pilot:
+        await settled(pilot)
+        await at_once(pilot, "nxyXyq")
+
+        assert 2 == len(app.screen_stack)
+        assert [] == wished(pilot)
+
+
+async def test_what_follows_the_key_for_a_message_does_nothing_in_the_list() -> None:
+    app = kasmon(fleet(working("readme")))
+    async with app.run_test(size=(120, 40)) as pilot:
+        await settled(pilot)
+        await at_once(pilot, "mxyq")
+
+        assert 2 == len(app.screen_stack)
+        assert [] == wished(pilot)
