@@ -45,7 +45,7 @@ def busy(seconds: float) -> list[Figure]:
     with terminals(programs) as (where, _):
         terminal = Terminal(KASMON, environment(where.environment_variables()), columns=160, rows=50)
         try:
-            terminal.until(b"busy-0")
+            terminal.until(b"idle-0")  # what works stands below what is unsure
             settle(terminal, 4.0)
             terminal.press(b"/a-stamped\r")
             settle(terminal, 2.0)
