@@ -15,7 +15,6 @@ from typing import Any, ClassVar, Final, Literal
 from rich.text import Text
 from textual import events
 from textual.app import App, ComposeResult
-from textual.binding import Binding, BindingType
 from textual.command import Provider
 from textual.filter import LineFilter, Monochrome
 
@@ -35,8 +34,8 @@ from kasmon.tui.hygiene import keep_clean
 from kasmon.tui.inbox import Inbox
 from kasmon.tui.inside import Inside
 from kasmon.tui.keyboard import leave_key
-from kasmon.tui.keys import ACTIONS, Keys, Where, chosen
-from kasmon.tui.look import Look, session_label, state_name
+from kasmon.tui.keys import ACTIONS, ROWS, Keys, Where, chosen
+from kasmon.tui.look import Look, news, session_label, state_name
 from kasmon.tui.messages import (
     ActionWanted,
     CardLeft,
@@ -66,11 +65,6 @@ class Kasmon(App[None], inherit_bindings=False):
         lambda: import_module("kasmon.tui.palette").KasmonCommands
     }
     NOTIFICATION_TIMEOUT = 4
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding(",".join(row.keys), f"app.do('{row.id}')", row.label, show=False, id=row.id)
-        for row in ACTIONS
-        if row.where in (Where.LIST, Where.EVERYWHERE)
-    ]
 
     def __init__(
         self,
@@ -130,7 +124,13 @@ class Kasmon(App[None], inherit_bindings=False):
     def _import_later(self) -> None:
         gc.freeze()
         gc.enable()
-        self.run_worker(lambda: [import_module(name) for name in LATER_IMPORTS], thread=True, group="imports")
+        self.run_worker(self._prepare, thread=True, group="imports")
+
+    def _prepare(self) -> None:
+        """In a thread: what a dialog would otherwise have to wait for."""
+        for name in LATER_IMPORTS:
+            import_module(name)
+        self.themes.all()
 
     async def _follow_fleet(self) -> None:
         assert self.world is not None
@@ -151,7 +151,29 @@ class Kasmon(App[None], inherit_bindings=False):
         if isinstance(event, events.Key) and not event.is_forwarded:
             self.hold_still()
             self.inbox.look_soon()
+            if self._is_ours(event):
+                return
         await super().on_event(event)
+
+    def _is_ours(self, key: events.Key) -> bool:
+        """Do at once what *key* means to the dashboard itself; False where whoever has the keyboard gets it.
+
+        In here, and not by Textual's bindings: those are looked up when the key has gone to the focused widget and come
+        back, and what was typed behind it went the same way meanwhile, however much the key changed.
+        """
+        above = self.screen_stack[-1] if len(self.screen_stack) > 1 else None
+        if isinstance(above, Dialog) and above.keeps(key):
+            return True
+        if self.list_has_keys:
+            places: tuple[Where, ...] = (Where.LIST, Where.EVERYWHERE)
+        elif key.is_printable or self.inbox.card is not None or self.inside.is_in_terminal:
+            return False
+        else:
+            places = (Where.EVERYWHERE,)
+        row = next((row for alias in key.aliases if (row := self.keys.action(alias, *places))), None)
+        if row is not None:
+            self.action_do(row.id)
+        return row is not None
 
     def hold_still(self) -> None:
         """The person just did something: nothing moves or rises for a while."""
@@ -164,7 +186,8 @@ class Kasmon(App[None], inherit_bindings=False):
     @property
     def list_has_keys(self) -> bool:
         """Whether the list has the keyboard, and nothing lies over it."""
-        return len(self.screen_stack) == 1 and self.desk.table.has_focus and not self.desk.has_class("-too-small")
+        on_top = len(self.screen_stack) == 1 and self.screen.focused is self.desk.table
+        return on_top and not self.desk.has_class("-too-small")
 
     def _handle_exception(self, error: Exception) -> None:
         """Textual's own report would print the values of variables; ours is one line, and places in the log."""
@@ -199,6 +222,8 @@ class Kasmon(App[None], inherit_bindings=False):
             self.bell()
         if not self.settings.toasts:
             return
+        if any(isinstance(screen, Overlay) for screen in self.screen_stack):
+            return  # nothing lies over a card or a dialog; the list says it, and the bell did
         for toast in told[:3]:
             if toast.state != "asking" or not self.list_has_keys:
                 self.notify(toast.text, title=toast.title, severity=toast.severity, markup=False)
@@ -210,14 +235,15 @@ class Kasmon(App[None], inherit_bindings=False):
     def palette_sessions(self) -> Iterator[tuple[SessionId, str, str]]:
         """Id, name and state of every session, those that need a person first."""
         for session in self.desk.table.shown():
-            line = f"{state_name(session)}  {clean_line(session.last_line)}"
-            yield session.id, session_label(session, session.id), line
+            said = "".join(text for text, _ in news(session, self.clock.now()))
+            yield session.id, session_label(session, session.id), f"{state_name(session)}  {said}"
 
     # Wishes.
 
     def action_do(self, action: str) -> None:
-        """Do what the key table calls by this id."""
-        getattr(self.deeds, action)()
+        """Do what the key table calls by this id; while a session has the keyboard, nothing that is the list's."""
+        if not self.desk.focused_inside or ROWS[action].where is not Where.LIST:
+            getattr(self.deeds, action)()
 
     def on_action_wanted(self, message: ActionWanted) -> None:
         message.stop()
@@ -298,7 +324,6 @@ class Kasmon(App[None], inherit_bindings=False):
             self.inside.leave_key = leave_key(self.keys.chosen.get("leave_focus", ("ctrl+]",))[0])
         except (ConfigError, ValueError) as error:
             self._problem(str(error))
-        self.set_keymap({row.id: ",".join(self.keys.of(row.id)) for row in ACTIONS if row.id in self.keys.chosen})
         self.themes.put(settings.theme_files)
         for problem in self.themes.problems:
             self._problem(problem)

@@ -291,7 +291,7 @@ class AskCard(Overlay):
         box.cursor_blink = False  # type: ignore[attr-defined]
         self._writing = box
         self.query_one("#card").mount(box, before=self.choices)
-        box.focus()
+        self.set_focus(box)  # now: the next key may be there already
         self._put(doing=doing, wrong="")
 
     def _stop_writing(self) -> None:

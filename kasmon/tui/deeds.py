@@ -1,6 +1,5 @@
 """What each action of the key table does. One method for each; its name is the action's id."""
 
-import asyncio
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
@@ -17,7 +16,7 @@ from kasmon.tui.world import Forget, Restart, Tell, Wanted
 
 if TYPE_CHECKING:
     from kasmon.tui.app import Kasmon
-    from kasmon.tui.dialogs import Sure
+    from kasmon.tui.dialogs import NewSession, Question, Sure
 
 
 class Deeds:
@@ -87,7 +86,7 @@ class Deeds:
         busy = "It is in the middle of a turn." if session.state.value in ("working", "asking") else ""
         lines = [f"{session.name} is asked to finish, and ended if it does not.", busy, "Its log and its folder stay."]
         wanted = Tell(session=session.id, wish=Stop())
-        self._ask("Stop", [line for line in lines if line], "stop it", wanted)
+        self._ask("Stop", tuple(line for line in lines if line), "stop it", wanted)
 
     def restart(self) -> None:
         session = self._selected()
@@ -111,7 +110,7 @@ class Deeds:
         if session.state in ALIVE and session.generation:
             self.app.say(f"{clean_line(session.name)} runs; stop it first.", severity="warning")
             return
-        lines = [f"{session.name} leaves the list.", "Its log stays on disk; nothing in its folder is touched."]
+        lines = (f"{session.name} leaves the list.", "Its log stays on disk; nothing in its folder is touched.")
         self._ask("Forget", lines, "forget it", Forget(session=session.id))
 
     def diff(self) -> None:
@@ -129,15 +128,18 @@ class Deeds:
     # All sessions.
 
     def new(self) -> None:
-        self.app.run_worker(self._new(), group="dialog", exclusive=True)
-
-    async def _new(self) -> None:
+        """The dialog is there at once, for the keys that follow; its agents come when they are known."""
         from kasmon.tui.dialogs import NewSession
 
         app = self.app
-        offers = await app.world.offers() if app.world is not None else ()
         names = [session.name for session in app.fleet.sessions]
-        await app.push_screen(NewSession(app.look, app.keys, offers, app.settings.workdir, names))
+        dialog = NewSession(app.look, app.keys, app.settings.workdir, names)
+        app.push_screen(dialog)
+        app.run_worker(self._offer(dialog), group="dialog", exclusive=True)
+
+    async def _offer(self, dialog: "NewSession") -> None:
+        world = self.app.world
+        dialog.offer_agents(await world.offers() if world is not None else ())
 
     def broadcast(self) -> None:
         sessions = [session for session in self.app.desk.table.shown() if session.state in ALIVE]
@@ -203,17 +205,14 @@ class Deeds:
     # kasmon.
 
     def settings(self) -> None:
-        self.app.run_worker(self._settings(), group="dialog", exclusive=True)
-
-    async def _settings(self) -> None:
         from kasmon.tui.settings import SettingsDialog
 
         app = self.app
-        await app.push_screen(
+        app.push_screen(
             SettingsDialog(
                 app.look,
                 app.keys,
-                await asyncio.to_thread(app.themes.all),
+                app.themes.all(),
                 app.theme,
                 app.show_theme,
                 app.settings.config_path,
@@ -231,10 +230,13 @@ class Deeds:
         self.app.action_command_palette()
 
     def quit(self) -> None:
+        from kasmon.tui.dialogs import Question
+
         running = sum(session.exists for session in self.app.fleet.sessions)
         many = "1 agent goes on." if running == 1 else f"{running} agents go on."
-        lines = ["The dashboard closes.", f"{many} `kasmon` shows them again." if running else "No agent runs."]
-        self._sure("Quit", lines, "quit", lambda dialog: self.app.exit())
+        goes_on = f"{many} `kasmon` shows them again." if running else "No agent runs."
+        question = Question("Quit", ("The dashboard closes.", goes_on), "quit", deaf_s=0.0)
+        self._sure(question, lambda dialog: self.app.exit())
 
     # Shared.
 
@@ -259,13 +261,15 @@ class Deeds:
     def _want(self, wanted: Wanted) -> None:
         self.app.want(wanted)
 
-    def _ask(self, title: str, lines: Sequence[str], yes: str, wanted: Wanted) -> None:
-        self._sure(title, lines, yes, lambda dialog: dialog.want(wanted))
+    def _ask(self, title: str, lines: tuple[str, ...], yes: str, wanted: Wanted) -> None:
+        from kasmon.tui.dialogs import Question
 
-    def _sure(self, title: str, lines: Sequence[str], yes: str, then: "Callable[[Sure], None]") -> None:
+        self._sure(Question(title, lines, yes), lambda dialog: dialog.want(wanted))
+
+    def _sure(self, question: "Question", then: "Callable[[Sure], None]") -> None:
         from kasmon.tui.dialogs import Sure
 
-        self.app.push_screen(Sure(self.app.look, self.app.keys, title, lines, yes, then))
+        self.app.push_screen(Sure(self.app.look, self.app.keys, self.app.clock, question, then))
 
     def _read(self, title: str, rows: Callable[[int], Sequence[Line]]) -> None:
         from kasmon.tui.dialogs import Reading

@@ -139,7 +139,7 @@ class Desk(Container):
         self.focused_inside = False
         self._lay_out()
         self._preview_selected()
-        self.table.focus()
+        self.screen.set_focus(self.table)
 
     def begin_filter(self) -> None:
         self.filter_bar.begin()
@@ -153,7 +153,7 @@ class Desk(Container):
         if not message.kept:
             self.look_at(msgspec.structs.replace(self.table.view, filter=""))
         self.filter_bar.end()
-        self.table.focus()
+        self.screen.set_focus(self.table)
 
     def on_session_selected(self, message: SessionSelected) -> None:
         """In here, not in the app: what the desk itself makes a widget post comes no further than the desk."""

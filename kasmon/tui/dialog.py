@@ -19,7 +19,7 @@ from kasmon.tui.bars import Banner, Notice
 from kasmon.tui.keys import Keys
 from kasmon.tui.lines import DrawnLine, Lines
 from kasmon.tui.look import Look, Span
-from kasmon.tui.messages import ActionWanted, CommandWanted
+from kasmon.tui.messages import CommandWanted
 from kasmon.tui.overlay import Overlay
 from kasmon.tui.world import Wanted
 
@@ -31,7 +31,6 @@ class Dialog(Overlay):
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape", "leave", "close", show=False),
-        Binding("f2", "requests", "requests", show=False, id="inbox"),
     ]
     title_text = ""
 
@@ -40,6 +39,7 @@ class Dialog(Overlay):
         self.look, self.keys = look, keys
         self.token = next(_tokens)
         self.busy = False
+        self._early: list[events.Key] | None = []
         self.problem = Lines(look, id="problem")
         self.foot = Lines(look, id="foot")
         self.banner = Banner(look, id="dialog-banner")
@@ -97,8 +97,19 @@ class Dialog(Overlay):
     def action_leave(self) -> None:
         self.dismiss()
 
-    def action_requests(self) -> None:
-        self.post_message(ActionWanted("inbox"))
+    def keeps(self, key: events.Key) -> bool:
+        """Keep a key that came before any field had the keyboard: the first one that has it gets it then."""
+        if self._early is not None:
+            self._early.append(key)
+        return self._early is not None
+
+    def begin(self, first: Widget | None) -> None:
+        """Give *first* the keyboard, and what was typed for it; without a field, what was typed is nothing."""
+        early, self._early = self._early or [], None
+        if first is not None:
+            self.set_focus(first)
+            for key in early:
+                first._forward_event(key)
 
 
 class Field(Horizontal):

@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import ClassVar
 
+import msgspec
 from textual.binding import Binding, BindingType
 from textual.containers import Vertical
 from textual.widget import Widget
@@ -15,6 +16,8 @@ from kasmon.errors import KasmonError
 from kasmon.model.command import Mode, Prompt, When
 from kasmon.model.permission import SessionId
 from kasmon.model.session import Session
+from kasmon.tui.asking import SILENCE_S
+from kasmon.tui.clock import Clock
 from kasmon.tui.dialog import Choice, Chosen, Dialog, Field
 from kasmon.tui.keys import Keys
 from kasmon.tui.lines import DrawnLine, Lines
@@ -42,11 +45,11 @@ class NewSession(Dialog):
 
     title_text = "New session"
 
-    def __init__(self, look: Look, keys: Keys, offers: Sequence[Offer], workdir: str, taken: Iterable[str]) -> None:
+    def __init__(self, look: Look, keys: Keys, workdir: str, taken: Iterable[str]) -> None:
         super().__init__(look, keys)
-        self.offers, self.workdir, self.taken = tuple(offers), workdir, frozenset(taken)
-        startable = [offer.name for offer in offers if not offer.problem]
-        self.agent = Choice(look, startable, id="agent")
+        self.offers: tuple[Offer, ...] = ()
+        self.workdir, self.taken = workdir, frozenset(taken)
+        self.agent = Choice(look, (), id="agent")
         self.mode = Choice(look, (), id="mode")
         self.why = Lines(look, id="why")
 
@@ -58,17 +61,21 @@ class NewSession(Dialog):
         yield Field("First prompt", TextBox(self.keys, "None: it waits for you", id="first-prompt"))
 
     def on_mount(self) -> None:
+        self.offer(("⏎" if self.look.utf8 else "enter", "start"), ("tab", "next field"), ("esc", "close"))
+        self.begin(self.query_one("#name", Line))
+
+    def offer_agents(self, offers: Sequence[Offer]) -> None:
+        """Offer these agents; they come a moment later than the dialog."""
+        self.offers = tuple(offers)
+        self.agent.put([offer.name for offer in self.offers if not offer.problem])
         missing = [f"{offer.name}: {offer.problem}" for offer in self.offers if offer.problem]
         if not self.agent.options:
-            self.why.say(
-                ((" No agent can be started. ", "bad.bold"),), *(((f" {clean_line(why)}", "soft"),) for why in missing)
-            )
+            reasons = [((f" {clean_line(why)}", "soft"),) for why in missing]
+            self.why.say(((" No agent can be started. ", "bad.bold"),), *reasons)
         elif missing:
             names = ", ".join(offer.name for offer in self.offers if offer.problem)
             self.why.say(((f" not installed: {clean_line(names)}", "faint"),))
         self._offer_modes()
-        self.offer(("⏎" if self.look.utf8 else "enter", "start"), ("tab", "next field"), ("esc", "close"))
-        self.query_one("#name", Line).focus()
 
     def on_chosen(self, message: Chosen) -> None:
         message.stop()
@@ -95,6 +102,8 @@ class NewSession(Dialog):
             self._complain_at("name", "A session needs a name.", "It is how you find it in the list.")
         elif name in self.taken:
             self._complain_at("name", f"There is a session called {clean_line(name)} already.", "Names are unique.")
+        elif not self.offers:
+            self.complain("The agents are still being looked for.", "Try again in a moment.")
         elif self.agent.options:
             modes = self._modes()
             folder = self.query_one("#folder", Line).value.strip()
@@ -110,7 +119,7 @@ class NewSession(Dialog):
 
     def _complain_at(self, field: str, problem: str, hint: str) -> None:
         self.complain(problem, hint)
-        self.query_one(f"#{field}").focus()
+        self.set_focus(self.query_one(f"#{field}"))
 
 
 class Message(Dialog):
@@ -139,7 +148,7 @@ class Message(Dialog):
         self.offer(
             ("⏎" if self.look.utf8 else "enter", "send"), (newline, "new line"), ("tab", "when"), ("esc", "close")
         )
-        self.query_one("#message", TextBox).focus()
+        self.begin(self.query_one("#message", TextBox))
 
     def on_text_box_submitted(self, event: TextBox.Submitted) -> None:
         event.stop()
@@ -194,7 +203,7 @@ class NewName(Dialog):
 
     def on_mount(self) -> None:
         self.offer(("⏎" if self.look.utf8 else "enter", "rename"), ("esc", "keep the name"))
-        self.query_one("#new-name", Line).focus()
+        self.begin(self.query_one("#new-name", Line))
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
         event.stop()
@@ -205,8 +214,19 @@ class NewName(Dialog):
             self.dismiss()
 
 
+class Question(msgspec.Struct, frozen=True):
+    """Something that is asked before it is done."""
+
+    title: str
+    lines: tuple[str, ...]
+    yes: str
+    """What the key `y` does, in a word or two."""
+    deaf_s: float = SILENCE_S
+    """A yes that comes sooner was typed for something else."""
+
+
 class Sure(Dialog):
-    """A question with a yes that has a key of its own; Enter does nothing."""
+    """A question with a yes that has a key of its own; Enter does nothing, and a yes that comes with it is none."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("y", "yes", "yes", show=False),
@@ -214,22 +234,27 @@ class Sure(Dialog):
     ]
 
     def __init__(
-        self, look: Look, keys: Keys, title: str, lines: Sequence[str], yes: str, then: Callable[["Sure"], None]
+        self, look: Look, keys: Keys, clock: Clock, question: Question, then: Callable[["Sure"], None]
     ) -> None:
         super().__init__(look, keys)
-        self.title_text, self.lines, self.yes, self.then = title, tuple(lines), yes, then
+        self.clock, self.question, self.then = clock, question, then
+        self.title_text = question.title
+        self._asked_at = clock.ticking()
 
     def inside(self) -> Iterable[Widget]:
         yield Lines(self.look, id="question")
 
     def on_mount(self) -> None:
-        first, *others = self.lines
+        first, *others = self.question.lines
         lines = [DrawnLine(((f" {clean_line(first)}", "text"),))]
         self.query_one("#question", Lines).say(*lines, *(((f" {clean_line(line)}", "soft"),) for line in others))
-        self.offer(("y", self.yes), ("esc", "no"))
+        self.offer(("y", self.question.yes), ("esc", "no"))
+        self._asked_at = self.clock.ticking()
+        self.begin(None)
 
     def action_yes(self) -> None:
-        self.then(self)
+        if self.clock.ticking() - self._asked_at >= self.question.deaf_s:
+            self.then(self)
 
 
 class Reading(Dialog):
@@ -247,7 +272,7 @@ class Reading(Dialog):
         self._share_room()
         self.reader.can_focus = True
         self.offer(("↑ ↓" if self.look.utf8 else "up down", "scroll"), ("esc", "close"))
-        self.reader.focus()
+        self.begin(self.reader)
 
     def on_resize(self) -> None:
         self._share_room()

@@ -54,7 +54,7 @@ class FilterBar(Horizontal):
             self.mount(self.box)
             self.words.display = False
             self.add_class("-shown")
-        self.box.focus()
+        self.screen.set_focus(self.box)  # now: the next key may be there already
 
     def end(self) -> None:
         """Give it back."""

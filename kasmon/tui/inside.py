@@ -39,6 +39,11 @@ class Inside:
         return self.app.desk.preview.inside
 
     @property
+    def is_in_terminal(self) -> bool:
+        """Whether a terminal has the keyboard, all of it."""
+        return isinstance(self.widget, FocusView) and self.widget.is_live
+
+    @property
     def story(self) -> "SessionView | None":
         """The transcript, if that is what is shown. Told without importing what draws it: that is heavy."""
         widget = self.widget
@@ -101,7 +106,10 @@ class Inside:
         view = self.widget
         if isinstance(view, FocusView):
             view.label = session_label(session, wanted)
-            app.call_after_refresh(view.enter)
+            if view.is_mounted:
+                view.enter()
+            else:
+                app.call_after_refresh(view.enter)
         elif self.story is not None:
             self.story.enter(self._drafts.pop(wanted, ""))
         else:

@@ -23,13 +23,13 @@ class KasmonCommands(Provider):
     async def discover(self) -> Hits:
         for number, (words, help_text, run) in enumerate(self._entries()):
             if number < MOST:
-                yield DiscoveryHit(Content(words), run, text=words, help=help_text)
+                yield DiscoveryHit(Content(words), run, text=words, help=literal(help_text))
 
     async def search(self, query: str) -> Hits:
         matcher = self.matcher(query)
         for words, help_text, run in self._entries():
             if (score := matcher.match(words)) > 0:
-                yield Hit(score, Content(words), run, text=words, help=help_text)
+                yield Hit(score, Content(words), run, text=words, help=literal(help_text))
 
     def _entries(self) -> Iterator[tuple[str, str, Callable[[], object]]]:
         """What is shown, what it means, and what it does."""
@@ -40,3 +40,8 @@ class KasmonCommands(Provider):
                 yield words, f"{row.help}  {app.keys.shown(row.id)}", partial(app.post_message, ActionWanted(row.id))
         for session, name, line in app.palette_sessions():
             yield name, line, partial(app.post_message, SessionOpened(session))
+
+
+def literal(text: str) -> str:
+    """*text* for Textual's palette, which reads a plain string as markup and takes `Content` as it is."""
+    return cast("str", Content(text))

@@ -1,6 +1,7 @@
 """A box to write a prompt in: many lines, one key sends, another begins a line. Heavy; imported when it is needed."""
 
 from textual import events
+from textual.content import Content
 from textual.message import Message
 from textual.widgets import TextArea
 
@@ -22,7 +23,8 @@ class TextBox(TextArea):
             return self.box
 
     def __init__(self, keys: Keys, placeholder: str = "", text: str = "", *, id: str | None = None) -> None:  # noqa: A002 - Textual's name
-        super().__init__(text, soft_wrap=True, show_line_numbers=False, placeholder=placeholder, id=id)
+        quiet = Content(placeholder)  # a plain string would be read as markup
+        super().__init__(text, soft_wrap=True, show_line_numbers=False, placeholder=quiet, id=id)
         self.keys = keys
         self.cursor_blink = False
         self.highlight_cursor_line = False

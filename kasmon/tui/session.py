@@ -72,7 +72,7 @@ class SessionView(Vertical):
 
         self.box = PromptBox(self.session.id, self.keys, f"Write to {clean_line(self.session.name)}", draft)
         self.mount(self.box)
-        self.box.focus()
+        self.screen.set_focus(self.box)  # now: the next key may be there already
         self._tell_receipts()
 
     def leave(self) -> str:

@@ -98,7 +98,7 @@ class SettingsDialog(Dialog):
         self.query_one("#config", Lines).say(*lines)
         arrows = "↑ ↓" if self.look.utf8 else "up down"
         self.offer((arrows, "show"), ("⏎" if self.look.utf8 else "enter", "keep"), ("esc", "as it was"))
-        self.themes.focus()
+        self.begin(self.themes)
 
     def on_key(self, event: events.Key) -> None:
         if event.key == "enter":

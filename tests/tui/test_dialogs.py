@@ -15,7 +15,7 @@ from kasmon.tui.dialogs import Line
 from kasmon.tui.palette import KasmonCommands
 from kasmon.tui.prompt import TextBox
 from kasmon.tui.world import Create, Forget, KeepTheme, Rename, Restart, Settings, Tell, Wanted
-from tests.fleets import asking, crew, ended, fleet, idle, session, working
+from tests.fleets import StillClock, asking, crew, ended, fleet, idle, session, working
 from tests.scenes import kasmon, settled
 from tests.talks import talk
 from tests.tui.worlds import StillWorld, text_of
@@ -37,11 +37,12 @@ def wished(pilot: Pilot[None]) -> list[Wanted]:
 
 
 async def dialog(pilot: Pilot[None], key: str) -> None:
-    """Open a dialog by its key."""
+    """Open a dialog by its key, and look at it for a second."""
     await settled(pilot)
     await pilot.press(key)
     await auntil(lambda: len(pilot.app.screen_stack) == 2, what="the dialog")
     await pilot.pause()
+    cast(StillClock, app_of(pilot).clock).ticked += 1.0
 
 
 async def closed(pilot: Pilot[None]) -> None:
@@ -335,6 +336,14 @@ async def test_the_palette_does_what_was_chosen() -> None:
         entered = app_of(pilot).desk.preview.session
         assert entered is not None
         assert "zoo" == entered.id
+
+
+@pytest.mark.parametrize("said", ["[@click=app.quit]a[/]", "[/foo]", "\\\\[", "[red]"])
+async def test_the_palette_reads_no_markup(said: str) -> None:
+    async with kasmon(fleet(idle("readme", said))).run_test(size=(120, 40)) as pilot:
+        await settled(pilot)
+        await pilot.press("ctrl+p", *"readme")
+        await auntil(lambda: f"idle  {said}" in text_of(pilot.app))
 
 
 async def test_ctrl_q_does_nothing() -> None:

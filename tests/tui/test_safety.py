@@ -122,7 +122,10 @@ async def test_hostile_text_is_shown_as_text_on_a_card_in_a_note_and_in_a_transc
     async with app.run_test(size=(120, 40), notifications=True) as pilot:
         await settled(pilot)
         app.say(text)
-        app._take(fleet(*hostile(text)[:2], ended("c", None, signal=text, last_line=text)))
+        app._take(
+            fleet(*hostile(text)[:2], msgspec.structs.replace(ended("c", None, signal=text, last_line=text), name=text))
+        )
+        app.desk.table.select(SessionId("c"))
         await pilot.press("enter")
         await pilot.pause()
         screens = [text_of(app)]

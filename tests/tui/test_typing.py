@@ -8,7 +8,8 @@ from textual.pilot import Pilot
 from kasmon.host.wire import Keys
 from kasmon.model.command import Mode
 from kasmon.tui.app import Kasmon
-from kasmon.tui.prompt import PromptBox
+from kasmon.tui.dialogs import Line
+from kasmon.tui.prompt import PromptBox, TextBox
 from tests.fleets import asking, fleet, idle, working
 from tests.scenes import kasmon, settled
 from tests.talks import MAKE
@@ -72,7 +73,10 @@ async def test_what_follows_the_key_for_a_new_session_does_nothing_in_the_list()
     async with app.run_test(size=(120, 40)) as pilot:
         await settled(pilot)
         await at_once(pilot, "nxyXyq")
+        await auntil(lambda: app.screen.query("#name"))
+        await auntil(lambda: app.screen.query_one("#name", Line).value)
 
+        assert "xyXyq" == app.screen.query_one("#name", Line).value
         assert 2 == len(app.screen_stack)
         assert [] == wished(pilot)
 
@@ -82,6 +86,19 @@ async def test_what_follows_the_key_for_a_message_does_nothing_in_the_list() -> 
     async with app.run_test(size=(120, 40)) as pilot:
         await settled(pilot)
         await at_once(pilot, "mxyq")
+        await auntil(lambda: app.screen.query("#message"))
+        await auntil(lambda: app.screen.query_one("#message", TextBox).text)
+
+        assert "xyq" == app.screen.query_one("#message", TextBox).text
+        assert 2 == len(app.screen_stack)
+        assert [] == wished(pilot)
+
+
+async def test_a_yes_that_came_with_the_question_is_no_yes() -> None:
+    app = kasmon(fleet(working("readme")))
+    async with app.run_test(size=(120, 40)) as pilot:
+        await settled(pilot)
+        await at_once(pilot, "xy")
 
         assert 2 == len(app.screen_stack)
         assert [] == wished(pilot)
