@@ -1,0 +1,290 @@
+"""What no module of kasmon may do, told from its syntax tree: each lint yields line and reason."""
+
+import ast
+from collections.abc import Callable, Iterator
+from typing import Final, NamedTuple, TypeAlias
+
+
+class Finding(NamedTuple):
+    line: int
+    why: str
+
+
+Lint: TypeAlias = Callable[[ast.Module, str], Iterator[Finding]]
+"""Takes a module and its path within the project."""
+
+MARKUP_WIDGETS: Final = frozenset(
+    {
+        "Button",
+        "Checkbox",
+        "Collapsible",
+        "DataTable",
+        "Digits",
+        "Label",
+        "Link",
+        "ListItem",
+        "Markdown",
+        "Option",
+        "OptionList",
+        "RadioButton",
+        "RichLog",
+        "Select",
+        "SelectionList",
+        "Static",
+        "Tab",
+        "TabPane",
+        "TabbedContent",
+        "Tabs",
+        "Tooltip",
+        "Tree",
+    }
+)
+"""Textual's widgets whose texts are markup unless they are told otherwise."""
+MARKUP_WORDS: Final = frozenset({"border_title", "border_subtitle", "tooltip", "placeholder", "help"})
+"""Attributes and arguments that are markup where they are strings."""
+TMUX_COMMANDS: Final = frozenset(
+    {
+        "attach-session",
+        "capture-pane",
+        "display-message",
+        "has-session",
+        "kill-pane",
+        "kill-server",
+        "kill-session",
+        "kill-window",
+        "list-panes",
+        "list-sessions",
+        "list-windows",
+        "load-buffer",
+        "new-session",
+        "new-window",
+        "paste-buffer",
+        "pipe-pane",
+        "refresh-client",
+        "rename-session",
+        "rename-window",
+        "resize-window",
+        "respawn-pane",
+        "run-shell",
+        "select-pane",
+        "send-keys",
+        "set-environment",
+        "set-option",
+        "show-options",
+        "source-file",
+        "split-window",
+        "start-server",
+        "switch-client",
+    }
+)
+STARTERS: Final = frozenset({"run", "Popen", "call", "check_call", "check_output"})
+BY_NAME: Final = frozenset({"pkill", "killall", "pgrep"})
+WRITERS: Final = frozenset(
+    {
+        ("kasmon/paths.py", "write_private"),
+        ("kasmon/store/log.py", "append"),  # one line under flock, 0600
+        ("kasmon/store/index.py", "_opened"),  # 0600, a cache
+        ("kasmon/host/alive.py", "take"),  # a lock, 0600
+        ("kasmon/host/spawn.py", "_opened"),  # what a host prints, 0600
+        ("kasmon/config/edit.py", "_replace"),  # a person's own file, with its mode and through its link
+        ("kasmon/tmux/daemon.py", "_turn"),  # a lock, 0600
+        ("kasmon/demo/run.py", "save"),  # the picture, where the person wants it
+        ("kasmon/bench/lag.py", "_probe"),  # the bench's own
+    }
+)
+"""Where a file may be written, by module and function."""
+
+
+def functions(tree: ast.Module) -> dict[ast.AST, str]:
+    """The name of the innermost function that each node stands in."""
+    inside: dict[ast.AST, str] = {}
+
+    def go(node: ast.AST, name: str) -> None:
+        inside[node] = name
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            name = node.name
+        for child in ast.iter_child_nodes(node):
+            go(child, name)
+
+    go(tree, "")
+    return inside
+
+
+def calls(tree: ast.Module) -> Iterator[tuple[ast.Call, str]]:
+    """Every call, with the last part of what is called."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call):
+            name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
+            yield node, name
+
+
+def keyword(call: ast.Call, name: str) -> ast.expr | None:
+    return next((word.value for word in call.keywords if word.arg == name), None)
+
+
+def is_ours(text: ast.expr | None) -> bool:
+    """Whether *text* is a literal, or wrapped so that nothing in it is markup."""
+    if text is None or isinstance(text, ast.Constant):
+        return True
+    if isinstance(text, ast.Call):
+        called = text.func
+        name = called.id if isinstance(called, ast.Name) else getattr(called, "attr", "")
+        return name in ("Content", "Text", "escape", "literal")
+    return isinstance(text, ast.IfExp) and is_ours(text.body) and is_ours(text.orelse)
+
+
+def wrapped(tree: ast.Module) -> set[str]:
+    """The names that are only ever given to something wrapped: `quiet = Content(text)`."""
+    given = [
+        (target.id, node.value)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Assign)
+        for target in node.targets
+        if isinstance(target, ast.Name)
+    ]
+    return {name for name, _ in given} - {name for name, value in given if not is_ours(value)}
+
+
+def is_false(value: ast.expr | None) -> bool:
+    return isinstance(value, ast.Constant) and value.value is False
+
+
+def of_inputs(tree: ast.Module) -> set[ast.AST]:
+    """Everything within classes that are an `Input`: its placeholder is plain text, other widgets' are markup."""
+    inputs = [
+        node
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ClassDef) and any(ast.unparse(base) == "Input" for base in node.bases)
+    ]
+    return {node for each in inputs for node in ast.walk(each)}
+
+
+def no_foreign_markup(tree: ast.Module, path: str) -> Iterator[Finding]:
+    """Foreign text never reaches what reads markup: it would act when clicked, or end the dashboard."""
+    plain, safe = of_inputs(tree), wrapped(tree)
+    for call, name in calls(tree):
+        texts = (*call.args[:1], keyword(call, "content"), keyword(call, "label"))
+        if name in MARKUP_WIDGETS and not is_false(keyword(call, "markup")) and not all(map(is_ours, texts)):
+            yield Finding(call.lineno, f"{name}(...) reads markup: give it Content(...), and markup=False")
+        if name == "notify" and not is_false(keyword(call, "markup")):
+            yield Finding(call.lineno, "notify(...) reads markup: markup=False")
+        if name in ("from_markup", "from_text") and not isinstance(call.args[0] if call.args else None, ast.Constant):
+            yield Finding(call.lineno, f"{name}(...) of what is no literal")
+        value = keyword(call, "markup")
+        if isinstance(value, ast.Constant) and value.value is True:
+            yield Finding(call.lineno, "markup=True")
+        for word in call.keywords:
+            known = isinstance(word.value, ast.Name) and word.value.id in safe
+            if word.arg in MARKUP_WORDS and call not in plain and not known and not is_ours(word.value):
+                yield Finding(call.lineno, f"{word.arg}= reads markup: give it Content(...)")
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Assign | ast.AnnAssign):
+            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+            for target in targets:
+                if isinstance(target, ast.Attribute) and target.attr in MARKUP_WORDS and not is_ours(node.value):
+                    yield Finding(node.lineno, f".{target.attr} reads markup: give it Content(...)")
+
+
+def no_shell(tree: ast.Module, path: str) -> Iterator[Finding]:
+    """Nothing is run by a shell that could read more into it."""
+    for call, name in calls(tree):
+        wanted = keyword(call, "shell")
+        if wanted is not None and not is_false(wanted) and (name in STARTERS or not isinstance(wanted, ast.Name)):
+            yield Finding(call.lineno, "shell=")
+        if name in ("create_subprocess_shell", "getoutput", "getstatusoutput", "popen"):
+            yield Finding(call.lineno, f"{name}(...) runs a shell")
+        if ast.unparse(call.func) in ("os.system", "eval", "exec"):
+            yield Finding(call.lineno, f"{ast.unparse(call.func)}(...)")
+
+
+def no_tmux_elsewhere(tree: ast.Module, path: str) -> Iterator[Finding]:
+    """Only `kasmon/tmux` words a tmux command; launch.py announces a pane with one, and knows nothing of kasmon."""
+    if path.startswith("kasmon/tmux/"):
+        return
+    allowed = {"set-option"} if path == "kasmon/launch.py" else set()
+    for node in ast.walk(tree):
+        parts = getattr(node, "elts", [])
+        if isinstance(node, ast.Call) and not ast.unparse(node.func).endswith(("Error", "_in_time")):  # for people
+            parts = node.args
+        words = [part.value for part in parts if isinstance(part, ast.Constant) and isinstance(part.value, str)]
+        told = {word for word in words if word.partition(" ")[0] in TMUX_COMMANDS} - allowed
+        if words[:1] == ["tmux"] and any(word.startswith("-") for word in words[1:]):
+            told.add("tmux")
+        if told and isinstance(node, ast.expr):
+            yield Finding(node.lineno, f"a tmux command: {', '.join(sorted(told))}")
+
+
+def no_browser(tree: ast.Module, path: str) -> Iterator[Finding]:
+    """Nothing is opened in a browser: a link is foreign."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import | ast.ImportFrom) and "webbrowser" in ast.unparse(node):
+            yield Finding(node.lineno, "webbrowser")
+    for call, name in calls(tree):
+        if name in ("open_url", "deliver_binary", "deliver_text"):
+            yield Finding(call.lineno, f"{name}(...)")
+
+
+def one_database(tree: ast.Module, path: str) -> Iterator[Finding]:
+    """Every connection to SQLite is made, and made safe, in one function."""
+    inside = functions(tree)
+    for call, _ in calls(tree):
+        if ast.unparse(call.func) == "sqlite3.connect" and (path, inside[call]) != ("kasmon/store/index.py", "connect"):
+            yield Finding(call.lineno, "sqlite3.connect outside store/index.py: connect")
+
+
+def no_careless_writing(tree: ast.Module, path: str) -> Iterator[Finding]:
+    """What is kept is written whole and for nobody else: by `paths.write_private`, or where `WRITERS` says why not."""
+    inside = functions(tree)
+    for call, name in calls(tree):
+        if writes(call, name) and (path, inside[call]) not in WRITERS:
+            yield Finding(
+                call.lineno, f"{ast.unparse(call.func)}(...) writes a file: paths.write_private does it safely"
+            )
+
+
+def writes(call: ast.Call, name: str) -> bool:
+    if name in ("write_text", "write_bytes", "touch", "mkstemp", "NamedTemporaryFile"):
+        return True
+    called = ast.unparse(call.func)
+    if called == "os.open":
+        return any("O_CREAT" in ast.unparse(each) or "O_TRUNC" in ast.unparse(each) for each in call.args[1:2])
+    if name == "open" and (called == "open" or isinstance(call.func, ast.Attribute)):
+        modes = (
+            [*call.args[1:2], keyword(call, "mode")] if called == "open" else [*call.args[:1], keyword(call, "mode")]
+        )
+        return any(
+            isinstance(mode, ast.Constant) and isinstance(mode.value, str) and set(mode.value) & set("wax+")
+            for mode in modes
+        )
+    return False
+
+
+def no_killing_by_name(tree: ast.Module, path: str) -> Iterator[Finding]:
+    """A process is known by pid and start time, never by what it is called."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and node.value in BY_NAME:
+            yield Finding(node.lineno, f"{node.value}: by name")
+
+
+def no_open_permission(tree: ast.Module, path: str) -> Iterator[Finding]:
+    """Nothing that kasmon makes is open to others."""
+    inside = functions(tree)
+    for call, name in calls(tree):
+        if name in ("mkdir", "makedirs") and path != "kasmon/paths.py":
+            mode = keyword(call, "mode")
+            if not (isinstance(mode, ast.Constant) and mode.value == 0o700):
+                yield Finding(call.lineno, f"{name}(...) without mode=0o700")
+        if name in ("chmod", "fchmod") and (path, inside[call]) not in WRITERS:
+            yield Finding(call.lineno, f"{name}(...)")
+
+
+LINTS: Final[tuple[Lint, ...]] = (
+    no_foreign_markup,
+    no_shell,
+    no_tmux_elsewhere,
+    no_browser,
+    one_database,
+    no_careless_writing,
+    no_killing_by_name,
+    no_open_permission,
+)

@@ -1,0 +1,153 @@
+"""Nothing foreign acts on the terminal, on the dashboard or on its person: what is hostile is shown, and no more."""
+
+import sys
+from collections.abc import Iterator
+
+import pytest
+
+from kasmon.model.command import Mode
+from kasmon.model.permission import SessionId
+from tests.safety.dash import Dashboard, Home
+from tests.safety.hostile import ACTING, FORBIDDEN, MARKUP, PAYLOADS, hostile_fleet
+
+CLICKS = [name for name, payload in MARKUP.items() if "@click" in payload]
+
+
+@pytest.fixture
+def numbers(home: Home) -> Iterator[dict[str, int]]:
+    """Each payload's session, by its number."""
+    with hostile_fleet(home.places) as numbers:
+        yield numbers
+
+
+def harm(dashboard: Dashboard) -> list[bytes]:
+    """What reached the terminal that must not, with what stands around it."""
+    seen = dashboard.seen
+    return [seen[max(0, at - 40) : at + 60] for each in FORBIDDEN if (at := seen.find(each)) >= 0]
+
+
+def only(dashboard: Dashboard, number: int) -> None:
+    """Narrow the list to the session of this number, and close what rises over it."""
+    dashboard.send(b"/")
+    dashboard.shows("words, state:asking")
+    dashboard.send(f"e{number:02}\r".encode())
+    dashboard.shows(f"▌ ◆ asking ×2   e{number:02}")
+
+
+@pytest.mark.parametrize("size", [(160, 50), (80, 24)], ids=["wide", "narrow"])
+def test_names_outputs_and_errors_are_shown_and_do_nothing(
+    home: Home, numbers: dict[str, int], size: tuple[int, int]
+) -> None:
+    """In the list, in every preview, and on the cards of all that ask."""
+    columns, rows = size
+    with Dashboard(home, columns=columns, rows=rows) as dashboard:
+        dashboard.shows("1 of 66", "ready")
+        for place in range(2, 5):
+            dashboard.send(b"\x1b[C")
+            dashboard.shows(f"{place} of 66", "ready")
+        dashboard.send(b"\x1b")
+        dashboard.hides("of 66")
+        for number in numbers.values():
+            dashboard.send(b"j")
+            dashboard.shows(f" e{number + 1:02} " if number + 1 < len(numbers) else "crashed")
+
+        assert [] == harm(dashboard)
+        assert 0 == dashboard.quit()
+
+
+@pytest.mark.parametrize("name", CLICKS)
+def test_a_click_on_what_looks_like_a_link_is_a_click_on_text(home: Home, numbers: dict[str, int], name: str) -> None:
+    number = numbers[name]
+    with Dashboard(home, columns=160, rows=50) as dashboard:
+        dashboard.shows("66 sessions")
+        only(dashboard, number)
+        dashboard.shows("click-me[/]")
+        for row, line in enumerate(dashboard.screen.split("\n"), 1):
+            if "click-me" in line:
+                for column in range(line.index("click-me"), line.rindex("click-me") + 8, 3):
+                    dashboard.click_at(column + 1, row)
+        dashboard.send(b"?")
+        dashboard.shows("Keys")
+
+        assert dashboard.is_up
+        assert "The dashboard closes" not in dashboard.screen
+
+
+@pytest.mark.parametrize("name", ["closing", "clipboard", "right to left"])
+def test_a_hostile_name_is_only_a_name_in_every_dialog(home: Home, numbers: dict[str, int], name: str) -> None:
+    """A message to it, a new name for it, its stop, its palette entry, its prompt box."""
+    number = numbers[name]
+    with Dashboard(home, columns=160, rows=50) as dashboard:
+        dashboard.shows("66 sessions")
+        only(dashboard, number)
+        for key, words in (("m", "─ To e"), ("r", "─ Rename"), ("x", "─ Stop")):
+            dashboard.send(key.encode())
+            dashboard.shows(words)
+            dashboard.send(b"\x1b")
+            dashboard.hides(words)
+        dashboard.send(b"X")
+        dashboard.shows("runs; stop it first")
+        dashboard.send(b"o")
+        dashboard.shows("no terminal")
+        dashboard.send(b"\r")
+        dashboard.shows("Write to e")
+        dashboard.send(b"\x1b")
+        dashboard.hides("Write to e")
+
+        assert [] == harm(dashboard)
+        assert dashboard.is_up
+
+
+@pytest.mark.parametrize(("name", "literal"), [("click", "click-me[/]"), ("closing", "[/foo]")])
+def test_a_palette_full_of_hostile_lines_is_only_a_list(
+    home: Home, numbers: dict[str, int], name: str, literal: str
+) -> None:
+    """It shows what a session said last below its name."""
+    number = numbers[name]
+    with Dashboard(home, columns=160, rows=50) as dashboard:
+        dashboard.shows("66 sessions")
+        dashboard.send(b"\x10")
+        dashboard.shows("Search for commands")
+        dashboard.send(f"e{number:02}".encode())
+        dashboard.shows(f"asking  {PAYLOADS[name]}  {PAYLOADS[name]}", literal)
+
+        assert [] == harm(dashboard)
+
+
+def test_what_a_real_agent_says_does_nothing_either(home: Home) -> None:
+    """Through the script, the host, its socket and its log."""
+    lines = [payload.replace("\n", " ") for payload in PAYLOADS.values() if "\n" not in payload.strip()]
+    script = "\n".join(f"say {line}" for line in lines) + f"\nask {''.join(ACTING.values()).replace(chr(13), '')}"
+    home.start("talker", script)
+    with Dashboard(home, columns=160, rows=50) as dashboard:
+        dashboard.shows("hidden characters", "ready")
+        dashboard.send(b"\x1b")
+        dashboard.hides("hidden characters")
+        dashboard.send(b"\r")
+        dashboard.shows("Write to talker")
+        for _ in range(30):
+            dashboard.send(b"\x1b[5~")
+        dashboard.shows("session started")
+
+        assert [] == harm(dashboard)
+
+
+@pytest.fixture
+def printer(home: Home) -> SessionId:
+    """A program in tmux that prints everything hostile, as its output and as its title."""
+    words = "".join([*ACTING.values(), *MARKUP.values()]).encode().replace(ACTING["wipe"].encode(), b"")
+    last = b"\x1b\\\x07\x1b]2;#(touch x)[/x]\x07 all-said"
+    program = f"import os\nos.write(1, {words + last!r})\ninput()\n"
+    return home.start("printer", agent="", mode=Mode.TMUX, argv=(sys.executable, "-c", program))
+
+
+def test_what_a_terminal_program_prints_does_nothing_in_preview_and_focus(home: Home, printer: SessionId) -> None:
+    with Dashboard(home, columns=160, rows=50) as dashboard:
+        dashboard.shows("all-said")
+        dashboard.send(b"\r")
+        dashboard.shows("Ctrl+] leaves", "all-said")
+        dashboard.send(b"\x1d")
+        dashboard.hides("Ctrl+] leaves")
+
+        assert [] == harm(dashboard)
+        assert 0 == dashboard.quit()

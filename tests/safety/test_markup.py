@@ -1,0 +1,161 @@
+"""Every screen of the dashboard with hostile values in it: nothing is markup, nothing is a link, nothing breaks."""
+
+from collections.abc import Callable
+from typing import Final
+
+import msgspec
+import pytest
+from textual.pilot import Pilot
+
+from kasmon.errors import RefusedError
+from kasmon.model.command import Launch, Mode
+from kasmon.model.session import Session, apply, created
+from kasmon.model.state import SessionState
+from kasmon.tui.app import Kasmon
+from kasmon.tui.messages import CommandWanted
+from kasmon.tui.world import Rename, Settings
+from tests.fleets import NOW, StillClock, fleet
+from tests.safety.hostile import ACTING, LONG, MARKUP, facts, name_of, session_id
+from tests.tui.worlds import StillWorld, text_of
+
+GROUPS: Final = {
+    "markup": " ".join(MARKUP.values()),
+    "what acts, and too much of it": "".join(ACTING.values()) + LONG["long"][:2000] + LONG["many lines"][:600],
+}
+OURS: Final = {("@mouse.down", "grab"), ("@mouse.down", "scroll_down"), ("@mouse.down", "scroll_up")}
+"""What a click may do by the style of a cell: Textual's own scroll bars."""
+
+LIST: Final = {
+    "list": "",
+    "help": "?",
+    "message": "m h enter",
+    "broadcast": "M h enter",
+    "new name": "r x enter",
+    "stop": "x y",
+    "interrupt": "c",
+    "attach": "o",
+    "diff": "D",
+    "settings": "comma",
+    "new session": "n x enter",
+    "filter": "slash e 0 enter",
+    "waves": "W",
+    "pin": "p",
+    "palette": "ctrl+p",
+    "palette, searched": "ctrl+p e 0",
+    "prompt box": "enter",
+    "prompt box, written": "enter h i enter",
+}
+"""Screen -> the keys that lead there from the list."""
+CARD: Final = {"card": "", "deny": "d n o", "edit": "e", "spell": "a", "always": "A", "question": "right"}
+
+
+def hostile(number: int, payload: str, mode: Mode, *, asks: bool) -> Session:
+    """A session all of whose texts are *payload*."""
+    launch = Launch(
+        session=session_id(number),
+        name=name_of(number, payload),
+        agent=payload,
+        mode=mode,
+        backend=payload,
+        workdir=payload,
+        fallback=payload,
+        plan=payload,
+        wave=1,
+        peers=4,
+        task=1,
+    )
+    session = created(launch, NOW, payload)
+    for fact in facts(launch.session, payload, mode=mode):
+        session = apply(session, fact)
+    if asks:
+        return session
+    return msgspec.structs.replace(session, asks=(), asking=None, state=SessionState.IDLE)
+
+
+class Stage:
+    """The dashboard over two hostile sessions, one of them in tmux."""
+
+    def __init__(self, payload: str, *, asks: bool) -> None:
+        self.clock = StillClock()
+        sessions = [hostile(n, payload, mode, asks=asks) for n, mode in enumerate((Mode.SDK, Mode.TMUX))]
+        told = facts(sessions[0].id, payload)
+        self.world = StillWorld(
+            fleet(*sessions, read_only=payload),
+            transcripts={sessions[0].id: told},
+            written={sessions[0].id: payload},
+            panes={sessions[1].id: payload.split("\n")[:5]},
+            settings=Settings(problems=(payload,), config_path=payload, workdir=payload),
+        )
+        self.world.refusing = RefusedError(payload, hint=payload)
+        self.app = Kasmon(world=self.world, clock=self.clock)
+        self.sessions = sessions
+
+    async def visit(self, pilot: Pilot[None], screens: dict[str, str], back: Callable[[], None]) -> None:
+        """Go to each of *screens* and look; back to where they all begin after each."""
+        for name, keys in screens.items():
+            for key in keys.split():
+                self.clock.forward(1.0)
+                await pilot.pause(0.12 if self.is_card else None)
+                await pilot.press(key)
+            await pilot.pause()
+            await pilot.pause(0.05 if "palette" in name else None)
+            assert set() == self.clickable(), name
+            assert self.app.is_running, name
+            back()
+            await pilot.pause()
+
+    @property
+    def is_card(self) -> bool:
+        return self.app.inbox.card is not None
+
+    def clickable(self) -> set[tuple[str, str]]:
+        """What a click on some cell would do, and links."""
+        styles = [
+            segment.style for strip in self.app.screen._compositor.render_strips() for segment in strip if segment.style
+        ]
+        acts = {(name, str(act)) for style in styles for name, act in style.meta.items() if name.startswith("@")}
+        return acts - OURS | {("link", style.link) for style in styles if style.link}
+
+    def to_list(self) -> None:
+        """Whatever is open closes, as Esc would do it."""
+        app = self.app
+        while len(app.screen_stack) > 1:
+            app.pop_screen()
+        if app.desk.focused_inside:
+            app.inside.leave()
+        app.desk.table.focus()
+
+    def to_card(self) -> None:
+        self.app.inbox.close(())
+        self.app.call_later(self.app.inbox.open)
+
+
+@pytest.mark.parametrize("payload", GROUPS.values(), ids=list(GROUPS))
+async def test_nothing_hostile_is_markup_anywhere(payload: str) -> None:
+    stage = Stage(payload, asks=False)
+    async with stage.app.run_test(size=(120, 40), notifications=True) as pilot:
+        await pilot.pause()
+        await stage.visit(pilot, LIST, stage.to_list)
+        stage.app.post_message(CommandWanted(Rename(session=stage.sessions[0].id, name=payload)))
+        await pilot.pause()
+
+        assert set() == stage.clickable()
+
+
+@pytest.mark.parametrize("payload", GROUPS.values(), ids=list(GROUPS))
+async def test_nothing_hostile_is_markup_on_a_card(payload: str) -> None:
+    stage = Stage(payload, asks=True)
+    async with stage.app.run_test(size=(120, 40), notifications=True) as pilot:
+        await pilot.pause()
+        stage.clock.forward(2.0)
+        await pilot.pause(0.15)
+        stage.app.inbox.open()
+        await stage.visit(pilot, CARD, stage.to_card)
+
+
+async def test_what_looks_like_markup_is_shown_as_it_is() -> None:
+    stage = Stage(MARKUP["click"], asks=False)
+    async with stage.app.run_test(size=(160, 40), notifications=True) as pilot:
+        await pilot.pause()
+
+        assert 2 <= text_of(stage.app).count("[@click=app.quit]")
