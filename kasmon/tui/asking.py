@@ -15,29 +15,33 @@ QUIET_S: Final = 1.0
 
 
 class Arming:
-    """Whether a card takes keys yet: it does not while a person may still be typing at what was there before."""
+    """Whether a card takes keys: it does not while a person may still be typing at what was there before.
+
+    What counts is what the person saw when they pressed a key, so nothing arms it but `look`, which the card calls
+    while it runs; and only the second look in a row that has nothing against it: a process that stood still wakes up
+    with time that nobody saw, and with keys that wait to be read.
+    """
 
     def __init__(self, now: float) -> None:
+        self.armed = False
         self._changed_at = now
         self._pressed_at = float("-inf")
-        self._armed = False
+        self._looked = False
 
     def change(self, now: float) -> None:
         """What the card shows is another now: deaf again."""
-        self._changed_at, self._armed = now, False
+        self._changed_at, self.armed, self._looked = now, False, False
 
     def press(self, now: float) -> None:
         """A key came while the card was deaf."""
-        self._pressed_at = now
+        self._pressed_at, self._looked = now, False
 
-    def is_armed(self, now: float) -> bool:
-        """Whether a key would count now. Once it would, it does until the next change."""
-        self._armed = self._armed or self.wait_s(now) <= 0
-        return self._armed
-
-    def wait_s(self, now: float) -> float:
-        """How long it stays deaf if nothing is pressed, in seconds; 0 or less when it is armed."""
-        return max(self._changed_at + DEAF_S, self._pressed_at + SILENCE_S) - now
+    def look(self, now: float) -> bool:
+        """Whether a key counts from now on. Once it does, it does until the next change."""
+        may = now >= max(self._changed_at + DEAF_S, self._pressed_at + SILENCE_S)
+        self.armed = self.armed or (may and self._looked)
+        self._looked = may
+        return self.armed
 
 
 class Queue:

@@ -85,7 +85,8 @@ class AskCard(Overlay):
 
     @property
     def is_armed(self) -> bool:
-        return self.arming.is_armed(self.clock.ticking())
+        """Whether keys count, and the card says so."""
+        return self._state.armed
 
     def dress(self, look: Look) -> None:
         """Draw with *look* from now on."""
@@ -397,7 +398,7 @@ class AskCard(Overlay):
             self.body.styles.max_height = max(LEAST_ROWS, room)
 
     def _look_at_clock(self) -> None:
-        armed = self.is_armed
+        armed = self.arming.look(self.clock.ticking())
         if armed != self._state.armed:
             self._put(armed=armed)
         if armed and self._gauge is not None:

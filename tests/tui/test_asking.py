@@ -10,11 +10,15 @@ from kasmon.tui.asking import DEAF_S, SILENCE_S, Arming, Queue, place_in
 from tests.fleets import asking, command, idle, login, question
 
 
-def test_a_card_is_deaf_for_600_ms() -> None:
-    arming = Arming(100.0)
+def arms(arming: Arming, now: float) -> bool:
+    """Whether it is armed after two looks at this time."""
+    arming.look(now)
+    return arming.look(now)
 
-    assert not arming.is_armed(100.59)
-    assert arming.is_armed(100.6)
+
+def test_a_card_is_deaf_for_600_ms() -> None:
+    assert not arms(Arming(100.0), 100.59)
+    assert arms(Arming(100.0), 100.6)
 
 
 def test_a_card_is_deaf_until_300_ms_of_silence() -> None:
@@ -22,25 +26,35 @@ def test_a_card_is_deaf_until_300_ms_of_silence() -> None:
     for at in (100.5, 100.7, 100.9):
         arming.press(at)
 
-    assert not arming.is_armed(101.19)
-    assert arming.is_armed(101.21)
+    assert not arms(arming, 101.19)
+    assert arms(arming, 101.21)
 
 
 def test_any_change_makes_it_deaf_again() -> None:
     arming = Arming(100.0)
-    assert arming.is_armed(101.0)
+    assert arms(arming, 101.0)
     arming.change(105.0)
 
-    assert not arming.is_armed(105.3)
-    assert arming.is_armed(105.6)
+    assert not arming.armed
+    assert not arms(arming, 105.3)
+    assert arms(arming, 105.6)
 
 
 def test_once_armed_it_stays_armed_until_a_change() -> None:
     arming = Arming(100.0)
-    assert arming.is_armed(101.0)
-    arming.press(101.1)
+    assert arms(arming, 101.0)
 
-    assert arming.is_armed(101.15)
+    assert arming.look(101.05)
+
+
+def test_time_that_nobody_saw_does_not_arm_it() -> None:
+    """The process stood still for an hour; a key pressed meanwhile is read after the first look."""
+    arming = Arming(100.0)
+    assert not arming.look(3700.0)
+    arming.press(3700.0)
+
+    assert not arming.look(3700.1)
+    assert arms(arming, 3700.31)
 
 
 @given(st.lists(st.floats(0.001, 0.29), min_size=1, max_size=60))
@@ -50,10 +64,10 @@ def test_somebody_who_types_on_never_arms_it(pauses: list[float]) -> None:
     arming.press(now)
     for pause in pauses:
         now += pause
-        assert not arming.is_armed(now)
+        assert not arms(arming, now)
         arming.press(now)
-    assert not arming.is_armed(now + SILENCE_S - 0.001)
-    assert arming.is_armed(max(now + SILENCE_S, DEAF_S))
+    assert not arms(arming, now + SILENCE_S - 0.001)
+    assert arms(arming, max(now + SILENCE_S, DEAF_S))
 
 
 def queue(*sessions: object) -> Queue:
