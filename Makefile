@@ -4,6 +4,8 @@
 VENV = .venv
 PYTHON = $(VENV)/bin/python -P
 READY = $(VENV)/.ready
+AGENTS = .cache/agents
+AGENTS_READY = $(AGENTS)/.ready
 SNAPSHOT_TESTS = $(shell find tests -type d -path '*/__snapshots__/*' | sed 's|__snapshots__/\(.*\)|\1.py|')
 
 # sh: `get NAME` installs a system package if that takes no password; $line is what a person would type.
@@ -36,7 +38,7 @@ PYTHON_WITH = python_with() { \
 	return 1; \
 	}
 
-.PHONY: run test test-agents test-sandboxes check bench screenshots lock tmux clean
+.PHONY: run test agents test-agents test-sandboxes check bench screenshots lock tmux clean
 .NOTPARALLEL:
 
 run: $(READY) tmux
@@ -49,9 +51,11 @@ test: $(READY) tmux
 	$(PYTHON) -m pytest -n 2 $(SNAPSHOT_TESTS:%=--ignore=%) || status=$$?; \
 	exit $$status
 
-test-agents: $(READY) tmux
-	@if [ -d tests/agents ]; then $(PYTHON) -m pytest -m agents; \
-	else echo "There are no tests against real agents yet: they come with a later work order."; fi
+# Real agents against a model server on loopback; KASMON_REQUIRE_AGENTS names those that must be there.
+test-agents: $(READY) tmux $(if $(KASMON_AGENT_BIN_DIR),,agents)
+	KASMON_REQUIRE_AGENTS="$${KASMON_REQUIRE_AGENTS-claude,codex}" $(PYTHON) -m pytest -m agents tests/agents
+
+agents: $(AGENTS_READY)
 
 test-sandboxes: $(READY) tmux
 	@if [ -d tests/sandbox ]; then $(PYTHON) -m pytest -m sandboxes; \
@@ -73,9 +77,9 @@ screenshots: $(READY)
 lock: $(READY)
 	@scratch=$$(mktemp -d) && trap 'rm -rf "$$scratch"' EXIT && \
 	$(PYTHON) -m venv "$$scratch" && \
-	"$$scratch/bin/python" -m pip install --quiet --disable-pip-version-check '.[dev]' && \
+	"$$scratch/bin/python" -m pip install --quiet --disable-pip-version-check --no-binary claude-agent-sdk '.[dev]' && \
 	"$$scratch/bin/python" -m pip freeze --exclude kasmon >"$$scratch/frozen" && \
-	{ sed -n '/^#/p' requirements.lock; cat "$$scratch/frozen"; } >"$$scratch/lock" && \
+	{ sed -n '/^#/p; /^--/p' requirements.lock; cat "$$scratch/frozen"; } >"$$scratch/lock" && \
 	cp "$$scratch/lock" requirements.lock
 
 # The environment: made once, and again when what it should hold changes or its Python is gone.
@@ -92,6 +96,14 @@ $(READY): pyproject.toml requirements.lock
 	@$(PYTHON) -m pip install --quiet --disable-pip-version-check --requirement requirements.lock
 	@$(PYTHON) -m pip install --quiet --disable-pip-version-check --no-build-isolation --no-deps --editable .
 	@touch $(READY)
+
+# The agents that tests drive: installed once, and again when a pin changes or they are gone.
+$(shell test -d $(AGENTS)/node_modules || rm -f $(AGENTS_READY))
+$(AGENTS_READY): tests/agents/package.json tests/agents/package-lock.json tests/agents/install
+	@command -v npm >/dev/null || { $(GET); get npm; } || { \
+		echo "npm is missing: it installs the agents that these tests drive ($$line; node 20 or newer)." >&2; exit 1; }
+	@echo "Installing the agents into $(AGENTS); this takes a minute, once."
+	@tests/agents/install $(AGENTS)
 
 tmux:
 	@command -v "$${KASMON_TMUX:-tmux}" >/dev/null || { $(GET); get tmux; } || \
