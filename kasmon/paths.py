@@ -20,8 +20,30 @@ class Places:
     """Where one kasmon keeps its things. Making a `Places` touches nothing; `make()` does."""
 
     state: Path
-    runtime: Path
     config: Path
+    given_runtime: Path | None = None
+    """The runtime folder that the environment gives; None where it gives no usable one, and we need our own."""
+
+    @property
+    def runtime(self) -> Path:
+        """The folder of our sockets; before `make()` has made it, a path at which there is nothing.
+
+        Where the environment gives none, it is a 0700 folder of random name, which a file in the state folder names.
+
+        Raises:
+            UnsafeFolderError: if that folder is not ours alone.
+        """
+        return self.given_runtime or _recorded(self.runtime_record) or self.runtime_record / "kasmon"
+
+    @property
+    def has_runtime(self) -> bool:
+        """Whether it is settled where `runtime` is; otherwise `make()` settles it."""
+        return self.given_runtime is not None or _recorded(self.runtime_record) is not None
+
+    @property
+    def runtime_record(self) -> Path:
+        """The file that names our own runtime folder, where the environment gives none."""
+        return self.state / "runtime"
 
     @property
     def sessions(self) -> Path:
@@ -51,6 +73,11 @@ class Places:
     @property
     def config_file(self) -> Path:
         return self.config / "config.toml"
+
+    @property
+    def rules(self) -> Path:
+        """The standing rules; kasmon writes this file, a person may read it."""
+        return self.config / "rules.toml"
 
     @property
     def themes(self) -> Path:
@@ -104,40 +131,51 @@ class Places:
         Raises:
             UnsafeFolderError: if one of them is a link, another user's, or writable by others.
         """
-        for folder in (self.state, self.sessions, self.runtime):
+        for folder in (self.state, self.sessions):
             private_folder(folder)
+        if self.given_runtime is None:
+            _record_runtime(self.runtime_record)
+        private_folder(self.runtime)
 
     def environment_variables(self) -> dict[str, str]:
-        """The XDG variables under which another process finds the same places."""
-        return {
-            "XDG_STATE_HOME": str(self.state.parent),
-            "XDG_RUNTIME_DIR": str(self.runtime.parent),
-            "XDG_CONFIG_HOME": str(self.config.parent),
-        }
+        """The XDG variables under which another process finds the same places; of those that are made already."""
+        told = {"XDG_STATE_HOME": str(self.state.parent), "XDG_CONFIG_HOME": str(self.config.parent)}
+        if self.has_runtime:
+            told["XDG_RUNTIME_DIR"] = str(self.runtime.parent)
+        return told
 
 
 def places(environment: Mapping[str, str] | None = None) -> Places:
-    """The places of the kasmon that *environment* (default: this process's) names.
+    """The places of the kasmon that *environment* (default: this process's) names. Nothing is made.
 
-    Without a usable XDG_RUNTIME_DIR, or where a socket's path would be too long, the runtime folder is a 0700 folder
-    of random name under the system's temporary folder, recorded in the state folder.
+    Without a usable XDG_RUNTIME_DIR (`no_runtime_dir` says why it is none) the runtime folder is one of our own.
 
     Raises:
-        UnsafeFolderError: if the recorded folder is not ours alone.
+        UnsafeFolderError: if that is there and is not ours alone.
     """
     variables = os.environ if environment is None else environment
     home = Path(variables.get("HOME") or Path.home())
     state = _xdg(variables, "XDG_STATE_HOME", home / ".local" / "state") / "kasmon"
     config = _xdg(variables, "XDG_CONFIG_HOME", home / ".config") / "kasmon"
-    runtime_home = variables.get("XDG_RUNTIME_DIR", "")
-    runtime = Path(runtime_home) / "kasmon" if runtime_home and Path(runtime_home).is_absolute() else None
-    if (
-        runtime is None
-        or len(os.fsencode(runtime / "12345678.sock")) > SOCKET_PATH_BYTES
-        or not runtime.parent.is_dir()
-    ):
-        runtime = _recorded_runtime(state)
-    return Places(state=state, runtime=runtime, config=config)
+    given = None if no_runtime_dir(variables) else Path(variables["XDG_RUNTIME_DIR"]) / "kasmon"
+    here = Places(state=state, config=config, given_runtime=given)
+    if given is None:
+        _recorded(here.runtime_record)
+    return here
+
+
+def no_runtime_dir(variables: Mapping[str, str]) -> str:
+    """Why XDG_RUNTIME_DIR, as *variables* have it, is not used; empty where it is."""
+    given = variables.get("XDG_RUNTIME_DIR", "")
+    if not given:
+        return "it is not set"
+    if not Path(given).is_absolute():
+        return f"{given!r} is no absolute path"
+    if not _fits(Path(given)):
+        return f"a socket's path in {given!r} would have more than {SOCKET_PATH_BYTES} bytes"
+    if not Path(given).is_dir():
+        return f"{given!r} is no folder"
+    return "" if os.access(given, os.R_OK | os.W_OK | os.X_OK) else f"{given!r} is not open to us"
 
 
 def private_folder(folder: Path) -> Path:
@@ -178,17 +216,35 @@ def _xdg(variables: Mapping[str, str], name: str, fallback: Path) -> Path:
     return Path(value) if value and Path(value).is_absolute() else fallback
 
 
-def _recorded_runtime(state: Path) -> Path:
-    record = state / "runtime"
+def _fits(runtime_home: Path) -> bool:
+    """Whether the path of a socket in *runtime_home* is short enough."""
+    return len(os.fsencode(runtime_home / "kasmon" / "12345678.sock")) <= SOCKET_PATH_BYTES
+
+
+def _recorded(record: Path) -> Path | None:
+    """The runtime folder in the folder that *record* names; None where that is not there.
+
+    Raises:
+        UnsafeFolderError: if it is not ours alone.
+    """
     try:
         recorded = Path(record.read_text("utf-8").strip())
-    except OSError:
-        recorded = None
-    if recorded is not None and recorded.is_dir():
-        return private_folder(recorded) / "kasmon"
-    import tempfile  # only where something is written: it takes 4 ms to load
+    except (OSError, ValueError):
+        return None
+    return private_folder(recorded) / "kasmon" if recorded.is_absolute() and recorded.is_dir() else None
 
-    private_folder(state)
-    made = Path(tempfile.mkdtemp(prefix="kasmon-"))
-    write_private(record, f"{made}\n".encode())
-    return made / "kasmon"
+
+def _record_runtime(record: Path) -> None:
+    """Make a runtime folder and name it in *record*, unless there is one. Of several at once, one does."""
+    import fcntl  # only where something is written
+    import tempfile  # likewise: it takes 4 ms to load
+
+    handle = os.open(record.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        if _recorded(record) is None:
+            name = Path(tempfile.gettempdir(), "kasmon-12345678")
+            made = tempfile.mkdtemp(prefix="kasmon-", dir=None if _fits(name) else "/tmp")
+            write_private(record, f"{made}\n".encode())
+    finally:
+        os.close(handle)

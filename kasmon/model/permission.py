@@ -29,8 +29,12 @@ class Decision(StrEnum):
     ALLOW = "allow"
     ALWAYS = "always"
     DENY = "deny"
+    NEVER = "never"
+    """Deny, and deny the like from now on."""
     EDIT = "edit"
     CHOOSE = "choose"
+    CANCEL = "cancel"
+    """Deny, and end the turn."""
     LATER = "later"
 
 
@@ -55,10 +59,17 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     """The decisions this request takes; LATER is always possible and not listed."""
     options: tuple[str, ...] = ()
     """For a question: the labels to choose from."""
+    option_notes: tuple[str, ...] = ()
+    """For a question: what each of the options means, in their order; empty where the agent did not say."""
     many: bool = False
     """For a question: more than one label may be chosen."""
+    free_text: bool = False
+    """For a question: it takes a person's own words beside the options."""
+    why: str = ""
+    """The agent's own reason for asking; empty where it gave none."""
     rule: str = ""
-    """What ALWAYS would allow from then on, in words that say all of it; empty where ALWAYS is not offered."""
+    """What ALWAYS would allow, and NEVER deny, from then on, in words that say all of it; empty where neither is
+    offered."""
     asked_at: float = 0.0
     digest: str = ""
     """SHA-256 of everything above that a person decides on; see `digest_of`."""
@@ -77,6 +88,8 @@ class Closed(msgspec.Struct, frozen=True, kw_only=True):
     by: str
     """`user`, `policy`, or why it was withdrawn."""
     at: float
+    who: str = ""
+    """At which screen the person sat; empty where nobody knows."""
 
 
 def digest_of(request: Request) -> str:
@@ -93,7 +106,10 @@ def digest_of(request: Request) -> str:
         request.is_diff,
         request.choices,
         request.options,
+        request.option_notes,
         request.many,
+        request.free_text,
+        request.why,
         request.rule,
     )
     try:

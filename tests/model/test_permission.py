@@ -24,7 +24,10 @@ from tests.model.facts import ME, any_of, request
         {"is_diff": True},
         {"choices": (Decision.ALLOW,)},
         {"options": ("yes",)},
+        {"option_notes": ("what it means",)},
         {"many": True},
+        {"free_text": True},
+        {"why": "The sandbox denied it."},
         {"rule": "Bash(rm *)"},
     ],
     ids=lambda change: next(iter(change)),
@@ -36,7 +39,8 @@ def test_a_changed_request_has_another_digest(change: dict[str, Any]) -> None:
 def test_everything_that_a_person_decides_on_counts() -> None:
     """A field that is added to Request must be decided on here: it counts, or it is one of these."""
     beside = {"id", "asked_at", "digest", "later", "answerable"}
-    counted = {"session", "kind", "tool", "title", "input", "shown", "is_diff", "choices", "options", "many", "rule"}
+    counted = {"session", "kind", "tool", "title", "input", "shown", "is_diff", "choices", "options", "option_notes"}
+    counted |= {"many", "free_text", "why", "rule"}
 
     assert beside | counted == set(Request.__struct_fields__)
 

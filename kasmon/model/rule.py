@@ -1,0 +1,178 @@
+"""Standing rules: what a person allowed or denied from then on, and `decide`, which says whether one answers a request.
+
+A rule says exactly one of three things, and its words say all of it:
+
+| match | covers | words |
+|---|---|---|
+| words | every plain command that begins with these words | `Bash(git push:*)` |
+| command | this command and no other | `Bash(rm -rf build)` |
+| path | every edit of this file by this tool | `Edit(src/app.py)` |
+| input | this tool with exactly this input | `WebFetch({"url":"https://example.org/"})` |
+
+There is no catch-all: a rule always names its tool and what it is used on. A rule that denies wins.
+"""
+
+import re
+import shlex
+from collections.abc import Iterable
+from enum import StrEnum
+from pathlib import PurePosixPath
+from typing import Final, Literal, NamedTuple
+
+import msgspec
+
+from kasmon.model.permission import AskKind, Request
+
+Scope = Literal["session", "plan", "project"]
+Match = Literal["words", "command", "path", "input"]
+
+PLAIN: Final = re.compile(r"[\w@%+=:,./ -]+")
+"""A command without quotes, expansions or operators: what it says is what runs."""
+SUBCOMMAND: Final = re.compile(r"[a-z][a-z0-9-]*")
+MANY_IN_ONE: Final = frozenset(
+    {"bun", "cargo", "docker", "gh", "git", "go", "kubectl", "npm", "pip", "pnpm", "poetry", "uv", "yarn"}
+)
+"""Programs whose second word says what they do, so that the first two together are worth a rule."""
+RUN_ANYTHING: Final = frozenset(
+    {"alias", "bisect", "config", "create", "difftool", "dlx", "exec", "filter-branch", "init", "mergetool", "rebase"}
+    | {"run", "submodule", "x"}
+)
+"""Second words after which anything at all may be run: such a command gets a rule for itself alone."""
+HARMLESS: Final = frozenset({"description", "reason", "timeout", "timeout_ms", "title"})
+"""Parts of a command's input that do not change what is run."""
+FOLDERS: Final = ("cwd", "workdir", "directory")
+PATHS: Final = ("file_path", "filePath", "path", "notebook_path")
+LONGEST: Final = 500
+"""A rule longer than this, in characters, is not offered: nobody would read it."""
+
+
+class Effect(StrEnum):
+    """What a rule answers."""
+
+    ALLOW = "allow"
+    DENY = "deny"
+
+
+class Rule(msgspec.Struct, frozen=True, kw_only=True):
+    """What a person said once for all requests of a kind."""
+
+    id: str
+    effect: Effect
+    scope: Scope
+    of: str
+    """The session's id, the plan's id, or the project's folder, whole."""
+    tool: str
+    match: Match
+    text: str
+    made_at: float = 0.0
+    """When, in seconds since the epoch."""
+    request: str = ""
+    """The request at which it was made."""
+
+    @property
+    def words(self) -> str:
+        return words(self.tool, self.match, self.text)
+
+
+class Where(NamedTuple):
+    """Where a request comes from: what the rules of its session, its plan and its project are known by."""
+
+    session: str
+    plan: str | None
+    project: str
+    workdir: str
+
+    def of(self, scope: Scope) -> str | None:
+        return {"session": self.session, "plan": self.plan, "project": self.project}[scope]
+
+
+class Drawn(NamedTuple):
+    """What a rule for one request would say."""
+
+    match: Match
+    text: str
+
+
+def drawn(request: Request, workdir: str) -> Drawn | None:
+    """What a standing rule for requests like this one says; None where none says it exactly, or none would be read."""
+    if request.kind is not AskKind.PERMISSION or not request.tool:
+        return None
+    found = _command(request, workdir) or _path(request) or _input(request)
+    if found is None or len(found.text) > LONGEST or "\n" in found.text or found.text.endswith(":*"):
+        return None
+    return found
+
+
+def words(tool: str, match: Match, text: str) -> str:
+    """A rule in words that say all of it."""
+    return f"{tool}({text}:*)" if match == "words" else f"{tool}({text})"
+
+
+def covers(rule: Rule, request: Request, workdir: str) -> bool:
+    """Whether *request*, made in *workdir*, is what *rule* speaks of."""
+    if rule.tool != request.tool or request.kind is not AskKind.PERMISSION:
+        return False
+    command = _command_text(request, workdir)
+    match rule.match:
+        case "command":
+            return command == rule.text
+        case "words":
+            said = command or ""
+            return PLAIN.fullmatch(said) is not None and (said == rule.text or said.startswith(f"{rule.text} "))
+        case "path" | "input":
+            return drawn(request, workdir) == Drawn(rule.match, rule.text)
+
+
+def decide(request: Request, rules: Iterable[Rule], where: Where) -> Rule | None:
+    """The rule that answers *request*; None if a person has to. One that denies wins over one that allows."""
+    if request.kind is not AskKind.PERMISSION:
+        return None
+    speaking = [
+        rule for rule in rules if rule.of and rule.of == where.of(rule.scope) and covers(rule, request, where.workdir)
+    ]
+    return next((rule for rule in speaking if rule.effect is Effect.DENY), next(iter(speaking), None))
+
+
+def _command(request: Request, workdir: str) -> Drawn | None:
+    command = _command_text(request, workdir)
+    if command is None:
+        return None
+    first, second = (*command.split(" "), "", "")[:2]
+    if (
+        PLAIN.fullmatch(command)
+        and first in MANY_IN_ONE
+        and SUBCOMMAND.fullmatch(second)
+        and second not in RUN_ANYTHING
+    ):
+        return Drawn("words", f"{first} {second}")
+    return Drawn("command", command)
+
+
+def _command_text(request: Request, workdir: str) -> str | None:
+    """The command of *request*; None if it is none, or its input says more than that."""
+    rest = dict(request.input)
+    command = rest.pop("command", None) or rest.pop("argv", None)
+    if isinstance(command, list) and command and all(isinstance(word, str) for word in command):
+        command = shlex.join(command)
+    if not isinstance(command, str) or not command.strip():
+        return None
+    for name in FOLDERS:
+        if name in rest and rest.pop(name) != workdir:
+            return None
+    return command.strip() if rest.keys() <= HARMLESS else None
+
+
+def _path(request: Request) -> Drawn | None:
+    paths = [request.input[name] for name in PATHS if isinstance(request.input.get(name), str)]
+    if not request.is_diff or len(paths) != 1 or ".." in PurePosixPath(paths[0]).parts:
+        return None
+    return Drawn("path", paths[0])
+
+
+def _input(request: Request) -> Drawn | None:
+    if request.is_diff or not request.input:
+        return None
+    try:
+        return Drawn("input", msgspec.json.encode(request.input, order="deterministic").decode())
+    except (TypeError, ValueError, RecursionError):
+        return None

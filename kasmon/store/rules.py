@@ -1,0 +1,129 @@
+"""The standing rules on disk: a TOML file that kasmon writes and a person may read. A broken one allows nothing."""
+
+import contextlib
+import fcntl
+import os
+import tempfile
+import tomllib
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import msgspec
+
+from kasmon.errors import ConfigError, NotFoundError
+from kasmon.model.rule import Rule
+from kasmon.paths import private_folder
+
+
+class RuleBook:
+    """The rules in the file at *path*. Every change reads it anew, under a lock, and replaces it whole."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def read(self) -> tuple[Rule, ...]:
+        """All rules, oldest first.
+
+        Raises:
+            ConfigError: if the file cannot be read, is no TOML, or holds something else; it stays as it is.
+        """
+        try:
+            table = tomllib.loads(self.path.read_text("utf-8"))
+        except FileNotFoundError:
+            return ()
+        except OSError as error:
+            raise ConfigError(str(self.path), f"it cannot be read ({error.strerror or error})") from error
+        except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
+            raise ConfigError(str(self.path), f"it is no TOML: {error}") from error
+        try:
+            return msgspec.convert(table.get("rule", []), tuple[Rule, ...])
+        except msgspec.ValidationError as error:
+            raise ConfigError(str(self.path), f"it holds no rules: {error}") from error
+
+    def add(self, rule: Rule) -> Rule:
+        """Keep *rule* under the next free id, and return it so; one that says the same is returned instead.
+
+        Raises:
+            ConfigError: if the file cannot be read; nothing is kept then.
+            OSError: if it cannot be written.
+        """
+        added = rule
+
+        def extended(rules: tuple[Rule, ...]) -> tuple[Rule, ...]:
+            nonlocal added
+            same = [known for known in rules if _says(known) == _says(rule)]
+            if same:
+                added = same[0]
+                return rules
+            number = 1 + max((int(known.id[1:]) for known in rules if known.id[1:].isdecimal()), default=0)
+            added = msgspec.structs.replace(rule, id=f"k{number}")
+            return (*rules, added)
+
+        self._change(extended)
+        return added
+
+    def remove(self, wanted: str) -> Rule:
+        """Revoke the rule with this id, and return it.
+
+        Raises:
+            NotFoundError: if there is none.
+            ConfigError, OSError: as `add`.
+        """
+        removed: list[Rule] = []
+
+        def without(rules: tuple[Rule, ...]) -> tuple[Rule, ...]:
+            removed.extend(rule for rule in rules if rule.id == wanted)
+            if not removed:
+                raise NotFoundError(f"no rule is called {wanted!r}.", hint="See `kasmon rules ls`.")
+            return tuple(rule for rule in rules if rule.id != wanted)
+
+        self._change(without)
+        return removed[0]
+
+    def drop_session(self, session: str) -> None:
+        """Revoke the rules of a session that is forgotten.
+
+        Raises:
+            ConfigError, OSError: as `add`.
+        """
+        if not self.path.exists():
+            return
+        self._change(
+            lambda rules: tuple(rule for rule in rules if not (rule.scope == "session" and rule.of == session))
+        )
+
+    def _change(self, change: Callable[[tuple[Rule, ...]], tuple[Rule, ...]]) -> None:
+        private_folder(self.path.parent)
+        with self._locked():
+            before = self.read()
+            after = change(before)
+            if after != before:
+                self._write(after)
+
+    @contextlib.contextmanager
+    def _locked(self) -> Iterator[None]:
+        handle = os.open(self.path.with_suffix(".lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX)
+            yield
+        finally:
+            os.close(handle)
+
+    def _write(self, rules: tuple[Rule, ...]) -> None:
+        import tomli_w  # only here: most hosts never write a rule
+
+        handle, name = tempfile.mkstemp(dir=self.path.parent, prefix=f".{self.path.name}.")
+        fresh = Path(name)
+        try:
+            with os.fdopen(handle, "wb") as written:
+                tomli_w.dump({"rule": [msgspec.to_builtins(rule) for rule in rules]}, written)
+                written.flush()
+                os.fsync(handle)
+            fresh.replace(self.path)
+        except BaseException:
+            fresh.unlink(missing_ok=True)
+            raise
+
+
+def _says(rule: Rule) -> tuple[str, ...]:
+    return (rule.effect, rule.scope, rule.of, rule.tool, rule.match, rule.text)
