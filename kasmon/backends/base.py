@@ -19,6 +19,15 @@ class Abilities(msgspec.Struct, frozen=True, kw_only=True):
     asks: bool = False
     """Its requests can be answered by kasmon."""
     edits_input: bool = False
+    """An answer can carry a changed input."""
+    cancels: bool = False
+    """An answer can deny and end the turn at once."""
+    steers: bool = False
+    """A prompt can go into the running turn."""
+    sets_model: bool = False
+    """The model can be changed while it runs."""
+    sets_permission_mode: bool = False
+    """How much it asks can be changed while it runs."""
     resumes: bool = False
     """The same conversation goes on after its process died."""
     interrupts: bool = False

@@ -14,6 +14,7 @@ from kasmon.model.command import ReceiptState
 from kasmon.model.drawing import BELOW, INDENT, UNDER, Look
 from kasmon.model.event import (
     Event,
+    ForeignSeen,
     LimitLifted,
     LimitReached,
     LineFound,
@@ -22,6 +23,7 @@ from kasmon.model.event import (
     NoticeRaised,
     Opened,
     PlanUpdated,
+    QueueOrdered,
     ReceiptMoved,
     RequestAnswered,
     RequestOpened,
@@ -32,6 +34,7 @@ from kasmon.model.event import (
     SessionForgotten,
     SessionRenamed,
     SessionStarted,
+    SettingsChanged,
     SignalSeen,
     ThoughtSaid,
     ToolFinished,
@@ -84,6 +87,11 @@ def draw(block: Block, look: Look) -> list[Line]:
             token = {"info": Token.NOTICE, "warning": Token.WARNING, "error": Token.ERROR}[notice.level]
             sign = {"info": "·", "warning": "!", "error": "✗"}[notice.level]
             return flowed([(clean_block(notice.text), token)], look.width, ((f"{sign} ", token),))
+        case ForeignSeen() as foreign:
+            return _row([(f"· {clean_line(foreign.what)}: not known to this version of kasmon", Token.FAINT)], look)
+        case SettingsChanged() as now:
+            told = " · ".join(clean_line(text) for text in (now.model, now.permission_mode) if text)
+            return _row([(f"· now {told}", Token.FAINT)], look) if told else []
         case LimitReached() as limit:
             until = f" · until {clock(limit.until, look.zone)}" if limit.until is not None else ""
             return _row([(f"◔ {clean_line(limit.text) or 'limited'}{until}", Token.LIMIT)], look)
@@ -106,7 +114,15 @@ def draw(block: Block, look: Look) -> list[Line]:
             return _row([(prompt, Token.WARNING)], look)
         case Unknown():
             return _row([("· something that this version of kasmon cannot read", Token.FAINT)], look)
-        case Opened() | SessionCreated() | SessionRenamed() | SessionForgotten() | SignalSeen() | ReceiptMoved():
+        case (
+            Opened()
+            | SessionCreated()
+            | SessionRenamed()
+            | SessionForgotten()
+            | SignalSeen()
+            | ReceiptMoved()
+            | QueueOrdered()
+        ):
             return []
         case other:
             assert_never(other)

@@ -45,7 +45,7 @@ class Answer(Command, frozen=True, kw_only=True, tag="answer"):
     labels: tuple[str, ...] = ()
     """The chosen labels, with CHOOSE."""
     scope: Literal["session", "plan", "project"] = "session"
-    """How far ALWAYS reaches."""
+    """How far ALWAYS and NEVER reach."""
 
 
 class Interrupt(Command, frozen=True, kw_only=True, tag="interrupt"):
@@ -59,7 +59,28 @@ class Stop(Command, frozen=True, kw_only=True, tag="stop"):
     """How long to wait before ending it, in seconds. 0 ends it at once."""
 
 
-Wish: TypeAlias = Prompt | Answer | Interrupt | Stop
+class Configure(Command, frozen=True, kw_only=True, tag="configure"):
+    """Change how the agent goes on from now; None leaves a setting as it is."""
+
+    model: str | None = None
+    permission_mode: str | None = None
+    """The agent's own word for how much it asks, e.g. `plan` or `acceptEdits`."""
+
+
+class Requeue(Command, frozen=True, kw_only=True, tag="requeue"):
+    """Change a prompt that waits; its host does it, and the agent never knows."""
+
+    receipt: ReceiptId
+    text: str | None = None
+    """What it says from now on; None leaves it."""
+    place: int | None = None
+    """Which of those that wait it is from now on, the first being 0; None leaves it where it is."""
+    drop: bool = False
+    """Take it back."""
+
+
+Wish: TypeAlias = Prompt | Answer | Interrupt | Stop | Configure
+"""What an agent is told."""
 
 
 class ReceiptState(StrEnum):
@@ -114,6 +135,8 @@ class Launch(msgspec.Struct, frozen=True, kw_only=True):
     """Why the mode that was asked for is not the mode it runs in."""
     bypassing: bool = False
     """The agent was told to skip permissions; marked in its row."""
+    window: str = ""
+    """tmux: what its window is called; empty is the session's name."""
     interrupt_key: Literal["", "ctrl-c", "escape"] = ""
     """tmux: the key that ends a turn; empty for what agents of this name take."""
     seed: int = 0
@@ -123,4 +146,9 @@ class Launch(msgspec.Struct, frozen=True, kw_only=True):
     generation: int = 1
     resume: str | None = None
     """The agent's own id of the conversation to go on with."""
+    remembers: str = ""
+    """The last prompt of that conversation as our log has it, by which the agent is known to remember the same one;
+    filled in by the host, never in the file."""
+    handshake_s: float | None = None
+    """How long a structured agent may take to introduce itself; None is its backend's own limit. Likewise."""
     created_at: float = 0.0

@@ -9,7 +9,7 @@ from typing import Literal, TypeAlias
 
 import msgspec
 
-from kasmon.model.command import Launch, Mode, Receipt
+from kasmon.model.command import Launch, Mode, Receipt, ReceiptId
 from kasmon.model.permission import AskKind, Decision, Request, RequestId, SessionId
 
 SCHEMA = 1
@@ -57,10 +57,16 @@ class SessionStarted(Fact, frozen=True, kw_only=True, tag="session.started"):
     """The agent's process id, where it has a process of its own."""
     pid_started: float | None = None
     """When that process started, by the system's clock, to tell it from a later one of the same id."""
+    pid_boot: str = ""
+    """The machine's boot in which that was, by `kasmon.boot`; empty where the clock does not begin anew with it."""
     host_pid: int | None = None
     resume_id: str | None = None
     """The agent's own name of the conversation."""
     model: str = ""
+    proof: str = ""
+    """In a later generation: how it is known that this is the conversation of before; empty where it is a new one."""
+    abilities: tuple[str, ...] = ()
+    """What it can do, by the names of `backends.base.Abilities`; filled in by the host."""
 
 
 class TurnStarted(Fact, frozen=True, kw_only=True, tag="turn.started"):
@@ -74,10 +80,13 @@ class MessageSaid(Fact, frozen=True, kw_only=True, tag="message.said"):
     text: str
     blob: str = ""
     """The SHA-256 of the whole text when `text` is only its beginning."""
+    within: str = ""
+    """The call of the sub-agent that said it; empty for the agent itself."""
 
 
 class ThoughtSaid(Fact, frozen=True, kw_only=True, tag="thought.said"):
     text: str
+    within: str = ""
 
 
 class ToolStarted(Fact, frozen=True, kw_only=True, tag="tool.started"):
@@ -88,6 +97,8 @@ class ToolStarted(Fact, frozen=True, kw_only=True, tag="tool.started"):
     """One line: the command, the file, the pattern."""
     input: str = ""
     """The tool's input as JSON."""
+    within: str = ""
+    """The call of the sub-agent that makes it; empty for the agent itself."""
 
 
 class ToolFinished(Fact, frozen=True, kw_only=True, tag="tool.finished"):
@@ -119,6 +130,11 @@ class RequestAnswered(Fact, frozen=True, kw_only=True, tag="request.answered"):
     request: RequestId
     decision: Decision
     by: str = "user"
+    """`user`, or `policy` where a rule answered."""
+    who: str = ""
+    """At which screen the person sat; empty where nobody knows."""
+    rule: str = ""
+    """The id of the rule that this answer made, or that answered."""
     reason: str = ""
     labels: tuple[str, ...] = ()
 
@@ -151,6 +167,28 @@ class NoticeRaised(Fact, frozen=True, kw_only=True, tag="notice.raised"):
     level: Literal["info", "warning", "error"] = "info"
 
 
+class SettingsChanged(Fact, frozen=True, kw_only=True, tag="settings.changed"):
+    """How the agent runs from now on; an empty field says nothing new."""
+
+    model: str = ""
+    models: tuple[str, ...] = ()
+    """The models it offers."""
+    permission_mode: str = ""
+    permission_modes: tuple[str, ...] = ()
+    """The modes it offers."""
+    resume_id: str = ""
+    """The agent's own name of the conversation, where it has another from now on."""
+
+
+class ForeignSeen(Fact, frozen=True, kw_only=True, tag="foreign.seen"):
+    """Something that the agent said and its backend does not know: kept, and nothing else done."""
+
+    what: str
+    """Its type, as the protocol names it."""
+    raw: str = ""
+    """The beginning of it, as it came."""
+
+
 class LimitReached(Fact, frozen=True, kw_only=True, tag="limit.reached"):
     """The agent waits for its provider; `until` is None where nobody said for how long."""
 
@@ -174,6 +212,8 @@ class SessionEnded(Fact, frozen=True, kw_only=True, tag="session.ended"):
     signal: str | None = None
     """A name such as `SIGKILL`."""
     why: str = ""
+    last_words: str = ""
+    """The last lines that the agent's process wrote to its stderr."""
 
 
 class SignalSeen(Fact, frozen=True, kw_only=True, tag="signal.seen"):
@@ -202,9 +242,17 @@ class ReceiptMoved(Fact, frozen=True, kw_only=True, tag="receipt.moved"):
 
     receipt: Receipt
     prompt: str = ""
-    """The whole prompt, in the first of a receipt's facts only, so that a queue survives its host."""
+    """The whole prompt, in the first of a receipt's facts and where a person changed it, so that a queue survives
+    its host."""
     by: Literal["user", "wave", "peer"] = "user"
     """Whose prompt it is; beside `prompt`."""
+
+
+class QueueOrdered(Fact, frozen=True, kw_only=True, tag="queue.ordered"):
+    """A person put the prompts that wait into another order."""
+
+    receipts: tuple[ReceiptId, ...]
+    """All that waited, the next one first."""
 
 
 class Unknown(Fact, frozen=True, kw_only=True, tag="unknown"):
@@ -231,6 +279,8 @@ Event: TypeAlias = (
     | RequestWithdrawn
     | UsageReported
     | NoticeRaised
+    | SettingsChanged
+    | ForeignSeen
     | LimitReached
     | LimitLifted
     | TurnEnded
@@ -239,6 +289,7 @@ Event: TypeAlias = (
     | LineLost
     | LineFound
     | ReceiptMoved
+    | QueueOrdered
     | Unknown
 )
 

@@ -20,6 +20,7 @@ from kasmon.model.command import Launch, Mode, Receipt, ReceiptId, ReceiptState
 from kasmon.model.event import (
     Event,
     Fact,
+    ForeignSeen,
     LimitLifted,
     LimitReached,
     LineFound,
@@ -28,6 +29,7 @@ from kasmon.model.event import (
     NoticeRaised,
     Opened,
     PlanUpdated,
+    QueueOrdered,
     ReceiptMoved,
     RequestAnswered,
     RequestOpened,
@@ -38,6 +40,7 @@ from kasmon.model.event import (
     SessionForgotten,
     SessionRenamed,
     SessionStarted,
+    SettingsChanged,
     SignalSeen,
     ThoughtSaid,
     ToolFinished,
@@ -129,6 +132,7 @@ class Session(msgspec.Struct, frozen=True, kw_only=True):
     generation: int = 0
     pid: int | None = None
     pid_started: float | None = None
+    pid_boot: str = ""
     resume_id: str | None = None
     exit_code: int | None = None
     signal: str | None = None
@@ -146,6 +150,17 @@ class Session(msgspec.Struct, frozen=True, kw_only=True):
     last_line: str = ""
     tokens: Tokens | None = None
     cost_usd: float | None = None
+    model: str = ""
+    """What it runs on, as the agent names it; empty where it did not say."""
+    models: tuple[str, ...] = ()
+    permission_mode: str = ""
+    permission_modes: tuple[str, ...] = ()
+    abilities: tuple[str, ...] = ()
+    """What its agent can do, by the names of `backends.base.Abilities`."""
+    proof: str = ""
+    """How it is known that the conversation is the one of before."""
+    last_words: str = ""
+    """The last lines that its agent wrote to stderr before it ended."""
     turns: int = 0
     requests_counted: int = 0
     receipts_counted: int = 0
@@ -234,7 +249,7 @@ def _noted(session: Session, event: Event) -> Session:
         case RequestOpened():
             return _asked(session, event.request)
         case RequestAnswered():
-            return _closed(session, event.request, event.decision, event.by, event.at)
+            return _closed(session, event.request, event.decision, event.by, event.at, event.who)
         case RequestWithdrawn():
             return _closed(session, event.request, None, event.why, event.at)
         case RequestSetAside():
@@ -244,6 +259,15 @@ def _noted(session: Session, event: Event) -> Session:
         case UsageReported():
             tokens = Tokens(input=event.input, output=event.output, context=event.context, limit=event.limit)
             return put(session, tokens=tokens, cost_usd=session.cost_usd if event.cost_usd is None else event.cost_usd)
+        case SettingsChanged():
+            return put(
+                session,
+                model=event.model or session.model,
+                models=event.models or session.models,
+                permission_mode=event.permission_mode or session.permission_mode,
+                permission_modes=event.permission_modes or session.permission_modes,
+                resume_id=event.resume_id or session.resume_id,
+            )
         case LimitReached():
             return put(session, limited_until=event.until, last_line=_last_line(event.text) or session.last_line)
         case TurnEnded():
@@ -258,12 +282,15 @@ def _noted(session: Session, event: Event) -> Session:
             )
         case ReceiptMoved():
             return _receipted(session, event.receipt)
+        case QueueOrdered():
+            return put(session, receipts=_ordered(session.receipts, event.receipts))
         case (
             Opened()
             | SessionCreated()
             | ThoughtSaid()
             | ToolFinished()
             | PlanUpdated()
+            | ForeignSeen()
             | LimitLifted()
             | LineLost()
             | LineFound()
@@ -333,7 +360,12 @@ def _started(session: Session, event: SessionStarted) -> Session:
         workdir=event.workdir or session.workdir,
         pid=event.pid,
         pid_started=event.pid_started,
+        pid_boot=event.pid_boot,
         resume_id=event.resume_id or session.resume_id,
+        model=event.model or session.model,
+        abilities=event.abilities,
+        proof=event.proof,
+        last_words="",
         exit_code=None,
         signal=None,
         end_why="",
@@ -352,6 +384,7 @@ def _ended(session: Session, event: SessionEnded) -> Session:
         exit_code=event.exit_code,
         signal=event.signal,
         end_why=event.why,
+        last_words=event.last_words,
         stopped=event.why == "stopped",
         receipts=receipts,
         in_turn=False,
@@ -359,11 +392,13 @@ def _ended(session: Session, event: SessionEnded) -> Session:
     )
 
 
-def _closed(session: Session, request: RequestId, decision: Decision | None, by: str, at: float) -> Session:
+def _closed(
+    session: Session, request: RequestId, decision: Decision | None, by: str, at: float, who: str = ""
+) -> Session:
     if session.open_request(request) is None:
         return session
     asks = tuple(ask for ask in session.asks if ask.id != request)
-    closed = (*session.closed, Closed(id=request, decision=decision, by=by, at=at))[-KEPT_CLOSED:]
+    closed = (*session.closed, Closed(id=request, decision=decision, by=by, at=at, who=who))[-KEPT_CLOSED:]
     return msgspec.structs.replace(session, asks=asks, closed=closed)
 
 
@@ -379,6 +414,15 @@ def _asked(session: Session, request: Request) -> Session:
     known = session.state is S.ENDED or session.open_request(request.id) is not None
     asks = session.asks if known else (*session.asks, request)
     return msgspec.structs.replace(session, asks=asks, requests_counted=counted)
+
+
+def _ordered(receipts: tuple[Receipt, ...], order: tuple[ReceiptId, ...]) -> tuple[Receipt, ...]:
+    """*receipts* with those that wait as *order* says; what it does not name comes after, as before."""
+    waiting = [receipt for receipt in receipts if receipt.state is ReceiptState.QUEUED]
+    places = {receipt: place for place, receipt in enumerate(order)}
+    waiting.sort(key=lambda receipt: places.get(receipt.id, len(places)))
+    after = iter(waiting)
+    return tuple(next(after) if receipt.state is ReceiptState.QUEUED else receipt for receipt in receipts)
 
 
 def _receipted(session: Session, receipt: Receipt) -> Session:
