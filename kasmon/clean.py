@@ -2,16 +2,18 @@ r"""Foreign text in, `Clean` text out: the only place that strips, shows or hide
 
 Everything that this user did not type into this process is foreign: output, names, titles, paths, errors. `clean_line`
 and `clean_block` make it harmless to look at; `visible` shows it to somebody who decides on it, so that two different
-texts never look equal; `redact` is `visible` with secrets left out. All of them take time linear in the text.
+texts never look equal; `redact` is `visible` with secrets left out. The other way, a person's own words to a program,
+goes `outgoing`. All of them take time linear in the text.
 
-| in the text | line | block | visible |
-|---|---|---|---|
-| escape sequence with its payload | removed | removed | each character shown |
-| other control characters | removed | removed | `⟨U+0007⟩`, carriage return `␍` |
-| line break | space | `\n` | `\n`; at either end `␤` |
-| tab | space | `\t` | `␉` |
-| bidi control, zero-width, filler, surrogate | U+FFFD | U+FFFD | `⟨U+202E⟩` |
-| ZWJ between emoji, VS15 and VS16 behind one | kept | kept | `⟨U+200D⟩` |
+| in the text | line | block | visible | outgoing |
+|---|---|---|---|---|
+| escape sequence with its payload | removed | removed | each character shown | a whole one is removed |
+| other control characters | removed | removed | `⟨U+0007⟩`, carriage return `␍` | removed |
+| line break | space | `\n` | `\n`; at either end `␤` | `\n` |
+| tab | space | `\t` | `␉` | `\t` |
+| bidi control, zero-width, filler | U+FFFD | U+FFFD | `⟨U+202E⟩` | kept |
+| surrogate | U+FFFD | U+FFFD | `⟨U+D800⟩` | U+FFFD |
+| ZWJ between emoji, VS15 and VS16 behind one | kept | kept | `⟨U+200D⟩` | kept |
 """
 
 import re
@@ -57,6 +59,15 @@ _SEQUENCE: Final = (
 )
 """One escape sequence; one that does not end reaches to the end of its line."""
 
+_WHOLE_SEQUENCE: Final = (
+    r"\x1b\][^\n\r\x07\x18\x1a\x1b]*+(?:\x1b\\|\x07)"  # OSC
+    r"|\x1b[PX^_k][^\n\r\x18\x1a\x1b]*+\x1b\\"  # DCS SOS PM APC, title
+    r"|\x1b\[[0-?]*+[ -/]*+[@-~]"  # CSI
+    r"|\x1b[ -/]++[0-~]"  # character sets
+)
+"""An escape sequence of which nothing is missing, as it comes along when somebody copies a coloured screen."""
+_SPOKEN_BREAK: Final = r"\r\n|[\v\f\r\x85]"
+
 _NOTABLE: Final = r"[^\x20-\x7e]| (?![^\r\n])"
 _OUR_MARKS: Final = frozenset("⟨␤␍␉␠")
 
@@ -88,6 +99,18 @@ def clean_block(text: str) -> Clean:
     if text.isascii() and text.isprintable():
         return Clean(text)
     return Clean(_stripped(text, "\n"))
+
+
+def outgoing(text: str) -> str:
+    """*text*, a person's own words, on its way to a program: unchanged but for what acts on a terminal.
+
+    Every script arrives as it was written, with its joiners and marks of direction; no control character but newline
+    and tab does, so nothing can end a paste early. Of an escape sequence that does not end only the escape is taken.
+    """
+    if "\x1b" in text:
+        text = re.sub(_WHOLE_SEQUENCE, "", text)
+    text = re.sub(_CONTROL, "", re.sub(_SPOKEN_BREAK, "\n", text))
+    return text if text.isascii() else re.sub("[\ud800-\udfff]", "\ufffd", text)
 
 
 def visible(text: str) -> Clean:

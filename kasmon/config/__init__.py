@@ -1,7 +1,20 @@
 """The config: its schema and defaults, its file, and what a profile in it means for a session."""
 
-from kasmon.config.file import load, parse
+from kasmon.config.file import in_force, load, parse
 from kasmon.config.profile import Offer, Resolved, offers, resolve
 from kasmon.config.schema import Config, Limits, Profile, Tmux, Ui
 
-__all__ = ["Config", "Limits", "Offer", "Profile", "Resolved", "Tmux", "Ui", "load", "offers", "parse", "resolve"]
+__all__ = [
+    "Config",
+    "Limits",
+    "Offer",
+    "Profile",
+    "Resolved",
+    "Tmux",
+    "Ui",
+    "in_force",
+    "load",
+    "offers",
+    "parse",
+    "resolve",
+]

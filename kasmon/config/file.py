@@ -2,7 +2,7 @@
 
 import re
 import tomllib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin
@@ -24,6 +24,18 @@ def load(places: Places) -> Config:
         ConfigError: if the file cannot be read, is no TOML, or holds what the schema does not know.
     """
     return parse(read(places.config_file), str(places.config_file))
+
+
+def in_force(places: Places, warn: Callable[[str], object] = lambda text: None) -> Config:
+    """The config of *places* for who has to work whatever is in it: the defaults where it cannot be used.
+
+    *warn* is told so then.
+    """
+    try:
+        return load(places)
+    except ConfigError as error:
+        warn(f"the config cannot be used, so the defaults are: {error}")
+        return Config()
 
 
 def read(path: Path) -> str:
@@ -51,16 +63,21 @@ def parse(text: str, file: str = "config") -> Config:
     try:
         table = tomllib.loads(text)
     except (tomllib.TOMLDecodeError, RecursionError) as error:
-        why, _, place = str(error).partition(" (at ")
-        line = re.match(r"line (\d+)", place)
-        at_end = text.count("\n") + 1 if place.startswith("end") else None
-        why = f"it is no TOML: {why[:1].lower()}{why[1:]}"
-        raise ConfigError(file, why, line=int(line[1]) if line else at_end) from error
+        raise no_toml(text, file, error) from error
     reader = _Reader(text, file)
     config = reader.struct(Config(), table, ())
     if config.default_agent not in config.agents:
         raise reader.error(f"there is no profile {config.default_agent!r}", ("default_agent",), sorted(config.agents))
     return config
+
+
+def no_toml(text: str, file: str, error: Exception) -> ConfigError:
+    """What is wrong with *text*, of which `tomllib` says *error*."""
+    why, _, place = str(error).partition(" (at ")
+    line = re.match(r"line (\d+)", place)
+    at_end = text.count("\n") + 1 if place.startswith("end") else None
+    why = f"it is no TOML: {why[:1].lower()}{why[1:]}"
+    return ConfigError(file, why, line=int(line[1]) if line else at_end)
 
 
 def line_of(text: str, path: Sequence[str]) -> int | None:

@@ -1,11 +1,13 @@
 """How our tmux server is set up: everything in the file that it reads before it makes its first session."""
 
+from kasmon.config.schema import Tmux
 from kasmon.tmux.quote import word
 
 CELLS = (120, 40)
 """The size of a session that nobody looks at: columns and rows."""
 
-HISTORY_LINES = 10_000
+HISTORY_LINES = Tmux().history_limit
+"""How many lines that scrolled away a terminal keeps where nobody set that."""
 
 SERVER = """
 set -s exit-empty off
@@ -43,12 +45,12 @@ bind -n C-] detach-client
 """What stays the same on every machine. The menus of the right button go because they could kill and split."""
 
 
-def configuration(terminal: str) -> str:
+def configuration(terminal: str, history_lines: int = HISTORY_LINES) -> str:
     """The conf file of our server, whose panes are told that they are a *terminal* (a terminfo name)."""
     columns, rows = CELLS
     return SERVER.lstrip() + (
         f"set -s default-terminal {word(terminal)}\n"
-        f"set -g history-limit {HISTORY_LINES}\n"
+        f"set -g history-limit {history_lines}\n"
         f"set -g default-size {columns}x{rows}\n"
         "set -g default-command ''\n"
     )

@@ -16,7 +16,7 @@ from kasmon.errors import TmuxCommandError, TmuxMissingError, TmuxServerGoneErro
 from kasmon.launch import base_environment
 from kasmon.paths import write_private
 from kasmon.tmux import start
-from kasmon.tmux.conf import configuration
+from kasmon.tmux.conf import HISTORY_LINES, configuration
 from kasmon.tmux.identity import Process, identify, listener
 from kasmon.tmux.identity import signal as send_signal
 from kasmon.tmux.version import MINIMUM, parse
@@ -29,10 +29,18 @@ TERMINALS = ("tmux-256color", "screen-256color", "screen")
 class Daemon:
     """The tmux server at *socket*, as a process. Making a `Daemon` starts nothing."""
 
-    def __init__(self, socket: Path, program: str = "", environment: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        socket: Path,
+        program: str = "",
+        environment: Mapping[str, str] | None = None,
+        *,
+        history_lines: int = HISTORY_LINES,
+    ) -> None:
         """*program* is a name or a path, by default what `KASMON_TMUX` says, else `tmux`.
 
         *environment*: by default this process's; little of it reaches the server, see `server_environment`.
+        *history_lines*: how many lines that scrolled away a pane keeps that is made after `start`.
         """
         surroundings = dict(os.environ if environment is None else environment)
         self.socket = socket
@@ -40,6 +48,7 @@ class Daemon:
         self._program = ""
         self._environment = server_environment(surroundings)
         self._path = surroundings.get("PATH")
+        self._history_lines = history_lines
 
     @property
     def environment(self) -> dict[str, str]:
@@ -86,7 +95,7 @@ class Daemon:
             TmuxCommandError: if it cannot be started, with tmux's own reason.
         """
         self.version()
-        conf = configuration(self._terminal())
+        conf = configuration(self._terminal(), self._history_lines)
         digest = hashlib.sha256(conf.encode()).hexdigest()[:16]
         with contextlib.suppress(TmuxServerGoneError):
             pid, _, known = self.run("display-message", "-p", "#{pid} #{@kasmon_conf}").decode().strip().partition(" ")

@@ -10,6 +10,8 @@ from pathlib import Path
 
 import msgspec
 
+from kasmon.boot import boot
+
 SOL_LOCAL, LOCAL_PEERPID = 0, 2
 
 
@@ -18,7 +20,7 @@ class Process(msgspec.Struct, frozen=True):
 
     pid: int
     started: str
-    """When it started, in the system's own words; equal only for the same process."""
+    """When it started, in the system's own words, and in which boot; equal only for the same process."""
 
 
 def identify(pid: int) -> Process | None:
@@ -26,7 +28,7 @@ def identify(pid: int) -> Process | None:
     try:
         if sys.platform == "linux":
             fields = Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()
-            started = "" if fields[0] == b"Z" else fields[19].decode()
+            started = "" if fields[0] == b"Z" else f"{fields[19].decode()}@{boot()}"
         else:
             command = ["ps", "-o", "lstart=", "-p", str(pid)]
             started = subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()

@@ -1,6 +1,6 @@
 """What can be asked of panes, and done to them, through one connection. Nothing blocks but `panes` and `paste`."""
 
-from kasmon.clean import clean_block
+from kasmon.clean import outgoing
 from kasmon.errors import KasmonError
 from kasmon.tmux import request as ask
 from kasmon.tmux.connection import Connection, OnDone
@@ -55,7 +55,7 @@ class Panes(Connection):
         self.submit(ask.press(pane, data), on_done)
 
     def paste(self, pane: str, text: str) -> None:
-        """Put *text* into *pane* as one paste, cleaned of control characters; waits until tmux has done it.
+        """Put *text* into *pane* as one paste, without control characters; waits until tmux has done it.
 
         A text of which nothing is left is not sent.
 
@@ -65,7 +65,7 @@ class Panes(Connection):
             TmuxCommandError: if there is no such pane.
             TmuxServerGoneError: if the server is gone.
         """
-        cleaned = clean_block(text).encode("utf-8", "replace")
+        cleaned = outgoing(text).encode()
         if not cleaned:
             return
         answers: list[KasmonError | None] = []

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from kasmon.clean import clean_block, clean_line, has_hidden, redact, visible
+from kasmon.clean import clean_block, clean_line, has_hidden, outgoing, redact, visible
 
 BIDI_CONTROL = [chr(c) for c in (0x61C, 0x200E, 0x200F, *range(0x202A, 0x202F), *range(0x2066, 0x206A))]
 FILLERS = [chr(c) for c in (0x115F, 0x1160, 0x3164, 0xFFA0, 0x2800)]
@@ -271,3 +271,57 @@ def test_much_of_anything_is_no_attack(piece: str) -> None:
     assert clean_block(text) is not None
     assert redact(text, ["secret-value"]) is not None
     assert has_hidden(text) is not None
+
+
+# A person's own words.
+
+OWN = {
+    "Persian, with its joiner's absence": "می\u200cخواهم نام‌ها را عوض کنم",
+    "Hindi, with joiners": "क्\u200dष और क्\u200cष",
+    "Sinhala": "ශ්\u200dරී ලංකා",
+    "Hebrew beside Latin, with marks of direction": "\u200fשלום\u200e abc \u2067שלום\u2069",
+    "Mongolian, with a variant": "ᠠ\u180b",
+    "Hangul filler": "\u3164",
+    "emoji": "👩\u200d🔬 ❤\ufe0f\u200d🔥 1\ufe0f\u20e3 🏴\U000e0067\U000e007f",
+    "soft hyphen, spaces, separators": "Wort\u00adende\u00a0\u2003\u2028\ufeff",
+    "braille blank, private characters": "\u2800\ue0b0",
+    "accents in either form": "café cafe\u0301",
+    "lines and tabs": "\tone\n\n two \n",
+}
+
+
+@pytest.mark.parametrize("text", OWN.values(), ids=OWN)
+def test_a_persons_own_words_go_out_as_they_are(text: str) -> None:
+    assert text == outgoing(text)
+
+
+DANGEROUS = {
+    "the end of a paste": ("a\x1b[201~b", "ab"),
+    "a coloured screen": ("\x1b[1;31mred\x1b[0m\x1b(B plain", "red plain"),
+    "a link": ("\x1b]8;;https://example.org\x1b\\here\x1b]8;;\x07", "here"),
+    "a sequence that does not end": (
+        "\x1b]0;the rest of the line\nand the next",
+        "]0;the rest of the line\nand the next",
+    ),
+    "an escape before a word": ("\x1bHello", "Hello"),
+    "an escape within an escape": ("\x1b\x1b[31m[201~", "[201~"),
+    "8-bit controls": ("a\x9b201~ \x9dquoted\x9c", "a201~ quoted"),
+    "keys": ("a\x00\x03\x04\x1a\x7f\x08b", "ab"),
+    "line breaks of other systems": ("a\r\nb\rc\x0cd\x85e", "a\nb\nc\nd\ne"),
+    "half a pair": ("a\ud800b\udcff", "a\ufffdb\ufffd"),
+}
+
+
+@pytest.mark.parametrize(("text", "safe"), DANGEROUS.values(), ids=DANGEROUS)
+def test_but_for_what_acts_on_a_terminal(text: str, safe: str) -> None:
+    assert safe == outgoing(text)
+
+
+@given(TEXT)
+def test_nothing_that_acts_on_a_terminal_goes_out_and_the_rest_stays(text: str) -> None:
+    out = outgoing(text)
+
+    assert [] == [c for c in out if c not in "\n\t" and unicodedata.category(c) in ("Cc", "Cs")]
+    assert out == outgoing(out)
+    if not any(c not in "\n\t" and unicodedata.category(c) in ("Cc", "Cs") for c in text):
+        assert text == out

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from kasmon.clean import clean_block
+from kasmon.clean import outgoing
 from kasmon.errors import PaneDeadError, PasteRefusedError, TmuxCommandError, TmuxServerGoneError
 from kasmon.tmux import request
 from kasmon.tmux.server import Server
@@ -62,19 +62,17 @@ def test_hostile_text_arrives_cleaned_between_one_pair_of_brackets(recorded: Rec
     server = recorded.ears.server
     before = server.run("show-options", "-g") + server.run("show-options", "-s")
 
-    assert START + clean_block(text).encode() + END == recorded.paste(text)
+    assert START + outgoing(text).encode() + END == recorded.paste(text)
     assert before == server.run("show-options", "-g") + server.run("show-options", "-s")
     assert b"" == server.run("list-buffers")
 
 
 @settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
 @given(
-    st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=60).filter(
-        lambda text: clean_block(text) != ""
-    )
+    st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=60).filter(lambda text: outgoing(text) != "")
 )
 def test_any_text_arrives_cleaned_between_one_pair_of_brackets(recorded: Recorded, text: str) -> None:
-    assert START + clean_block(text).encode() + END == recorded.paste(text)
+    assert START + outgoing(text).encode() + END == recorded.paste(text)
 
 
 def test_a_program_that_did_not_ask_gets_no_brackets(shared: Ears, folder: Path) -> None:

@@ -119,6 +119,24 @@ def test_the_conf_holds_what_the_agents_need(server: Server) -> None:
     assert "kill-pane" not in server.run("list-keys", "-T", "root").decode()
 
 
+def test_a_pane_keeps_as_much_history_as_is_wanted_from_the_first_one_on(idle_server: Server) -> None:
+    Server(idle_server.socket, history_lines=123).start()
+    idle_server.create("first", ["cat"])
+
+    assert b"123\n" == idle_server.run("display-message", "-p", "-t", "=first:", "#{history_limit}")
+
+
+def test_a_server_that_runs_gives_new_panes_the_history_that_is_wanted_now(server: Server) -> None:
+    server.create("first", ["cat"])
+    Server(server.socket, history_lines=123).start()
+    server.create("second", ["cat"])
+
+    limits = [
+        server.run("display-message", "-p", "-t", f"={name}:", "#{history_limit}") for name in ("first", "second")
+    ]
+    assert [b"10000\n", b"123\n"] == limits
+
+
 def test_what_we_write_is_ours_alone(server: Server) -> None:
     modes = {path.name: stat.S_IMODE(path.stat().st_mode) & 0o077 for path in server.socket.parent.iterdir()}
 
@@ -154,7 +172,7 @@ def test_a_place_without_any_locale_gets_one(idle_server: Server) -> None:
 
 def test_a_conf_that_tmux_does_not_like_is_told(idle_server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     wrong = configuration("screen") + "set -g no-such-option on\n"
-    monkeypatch.setattr("kasmon.tmux.daemon.configuration", lambda terminal: wrong)
+    monkeypatch.setattr("kasmon.tmux.daemon.configuration", lambda terminal, lines: wrong)
 
     with pytest.raises(TmuxCommandError, match="no-such-option"):
         idle_server.start()
@@ -181,9 +199,10 @@ def test_no_other_process_is_taken_for_the_server(server: Server) -> None:
     me = identify(os.getpid())
     assert me is not None
     server.kill_server()
-    server.socket.with_name("t.sock.server").write_text(f"{me.pid} 12345\n")
-
-    assert not server.heal_socket()
+    ticks, _, of_boot = me.started.partition("@")
+    for started in ("12345", f"{ticks}@another-boot", ticks, f"12345@{of_boot}"):
+        server.socket.with_name("t.sock.server").write_text(f"{me.pid} {started}\n")
+        assert not server.heal_socket()
     assert not send_signal(Process(me.pid, "12345"), signal.SIGKILL)
 
 

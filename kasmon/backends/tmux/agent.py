@@ -13,7 +13,7 @@ from kasmon.backends.tmux.ending import SCROLLED_BY_DEATH, last_line, signal_gro
 from kasmon.backends.tmux.hearing import Hearing
 from kasmon.backends.tmux.line import Line, Listener
 from kasmon.backends.tmux.typist import Typist
-from kasmon.clean import clean_block
+from kasmon.clean import outgoing
 from kasmon.errors import (
     KasmonError,
     PaneDeadError,
@@ -23,7 +23,7 @@ from kasmon.errors import (
     UnableError,
     UsageError,
 )
-from kasmon.model.command import Answer, Interrupt, Launch, Mode, Prompt, Stop, Wish
+from kasmon.model.command import Answer, Configure, Interrupt, Launch, Mode, Prompt, Stop, Wish
 from kasmon.model.event import Event, LineLost, SessionEnded, SessionStarted, SignalSeen
 from kasmon.tmux import request as ask
 from kasmon.tmux.facts import Pane, PaneFacts
@@ -101,6 +101,11 @@ class TmuxAgent(Listener):
                 raise UnableError(
                     f"what {self._launch.name!r} asks on its terminal cannot be answered from here.",
                     hint="Focus the session and answer there.",
+                )
+            case Configure():
+                raise UnableError(
+                    f"how {self._launch.name!r} runs cannot be changed from here.",
+                    hint="Focus the session and change it there.",
                 )
 
     async def aclose(self) -> None:
@@ -243,7 +248,7 @@ class TmuxAgent(Listener):
     # -- what is done to it
 
     async def _prompt(self, text: str) -> None:
-        if not clean_block(text).strip():
+        if not outgoing(text).strip():
             raise UsageError("a prompt needs text.")
         if self._hearing.is_asking:
             raise SessionBusyError(self._launch.session, "asking")

@@ -9,6 +9,7 @@ from kasmon.backends.tmux.hearing import Hearing
 from kasmon.backends.tmux.line import Line
 from kasmon.backends.tmux.readiness import Readiness
 from kasmon.backends.tmux.spawn import spawn, swept
+from kasmon.config import Tmux
 from kasmon.errors import RefusedError
 from kasmon.model.command import Launch
 from kasmon.model.event import NoticeRaised, SignalSeen
@@ -26,9 +27,10 @@ class TmuxBackend:
     name = "tmux"
     abilities = Abilities(attaches=True, interrupts=True, shares_host=True)
 
-    def __init__(self, where: Places | None = None) -> None:
+    def __init__(self, where: Places | None = None, settings: Tmux | None = None) -> None:
         """*where* the server and the sessions' folders are; by default where the environment says, read when needed."""
         self._where = where
+        self._settings = settings or Tmux()
         self._line: Line | None = None
         self._readiness: Readiness | None = None
         self._tasks: set[asyncio.Task[None]] = set()
@@ -43,7 +45,7 @@ class TmuxBackend:
     def line(self) -> Line:
         """The connection to our tmux server; not open before the first agent is."""
         if self._line is None:
-            self._line = Line(Server(self.places.tmux_socket))
+            self._line = Line(Server(self.places.tmux_socket, history_lines=self._settings.history_limit))
         return self._line
 
     async def open(self, launch: Launch, /) -> TmuxAgent:

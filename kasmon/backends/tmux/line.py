@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Final, TypeVar
 
 from kasmon.backends.tmux.pump import Pump
-from kasmon.clean import clean_block
+from kasmon.clean import outgoing
 from kasmon.errors import KasmonError, TmuxCommandError, TmuxError, TmuxServerGoneError
 from kasmon.tmux import request as ask
 from kasmon.tmux.facts import PaneFacts, distinct
@@ -163,7 +163,7 @@ class Line:
         await self.ask(ask.press(pane, data))
 
     async def paste(self, pane: str, text: str) -> None:
-        """Put *text* into *pane* as one paste, cleaned of control characters; the one act that starts a process.
+        """Put *text* into *pane* as one paste, without control characters; the one act that starts a process.
 
         A text of which nothing is left is not sent.
 
@@ -171,7 +171,7 @@ class Line:
             PaneDeadError, PasteRefusedError: if the pane takes no text now; nothing was sent.
             TmuxError: if tmux does not take it.
         """
-        content = clean_block(text).encode("utf-8", "replace")
+        content = outgoing(text).encode()
         if not content:
             return
         buffer = await asyncio.to_thread(self.server.load, content)

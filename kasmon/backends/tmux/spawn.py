@@ -8,6 +8,7 @@ from typing import Final
 
 import msgspec
 
+from kasmon.backends.surroundings import given
 from kasmon.clean import clean_line
 from kasmon.errors import LaunchError, TmuxCommandError
 from kasmon.model.command import Launch
@@ -53,7 +54,7 @@ def spawn(server: Server, places: Places, launch: Launch, panes: Mapping[str, Pa
     else:
         pane = server.create(launch.session, argv, parent=parent.session_id if parent else None)
     with contextlib.suppress(TmuxCommandError):  # the agent runs; its window's name is for people
-        server.rename(pane.window_id, clean_line(launch.name) or launch.session)
+        server.rename(pane.window_id, clean_line(launch.window or launch.name) or launch.session)
     return Spawned(pane, identify(pane.pid), nonce)
 
 
@@ -65,12 +66,7 @@ def swept(places: Places, launch: Launch) -> None:
 
 def variables(places: Places, launch: Launch) -> dict[str, str]:
     """What the agent's environment has beyond the usual: its own variables, and where it stands in kasmon."""
-    try:
-        own = places.environment(launch.session).read_bytes().split(b"\0")
-    except FileNotFoundError:
-        own = []
-    pairs = (entry.decode("utf-8", "surrogateescape").partition("=") for entry in own if entry)
-    return {name: value for name, _, value in pairs if name} | environment(launch)
+    return given(places, launch.session) | environment(launch)
 
 
 def _written(server: Server, places: Places, launch: Launch, nonce: str) -> list[str]:
