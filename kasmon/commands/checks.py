@@ -16,9 +16,10 @@ import msgspec
 
 from kasmon.commands.screen import no_screen
 from kasmon.config import load, offers
+from kasmon.config.file import read
 from kasmon.errors import KasmonError
 from kasmon.host.alive import lock_holder
-from kasmon.paths import SOCKET_PATH_BYTES, Places
+from kasmon.paths import SOCKET_PATH_BYTES, Places, no_runtime_dir
 from kasmon.supervisor.look import look_once, no_room
 
 Level = Literal["ok", "warn", "fail"]
@@ -44,7 +45,7 @@ def checks(where: Places, environment: Mapping[str, str]) -> Iterator[Check]:
     yield python()
     yield tmux(environment)
     yield from terminal(environment)
-    yield from folders(where)
+    yield from folders(where, environment)
     yield socket_path(where)
     yield config(where)
     yield agents(where, environment)
@@ -120,21 +121,34 @@ def colours(environment: Mapping[str, str]) -> str:
     return "256 colours" if "256" in environment.get("TERM", "") else "few colours"
 
 
-def folders(where: Places) -> Iterator[Check]:
+def folders(where: Places, environment: Mapping[str, str]) -> Iterator[Check]:
     """Whether our folders are ours alone, and whether facts can be written down."""
-    for name, folder in (("state", where.state), ("runtime", where.runtime), ("config", where.config)):
-        yield _folder(name, folder)
+    yield _folder("state", where.state)
+    yield runtime(where, environment)
+    yield _folder("config", where.config)
     if full := no_room(where):
         yield Check(id="disk", level="fail", text=f"{str(where.state)!r}: {full}", fix="Make room on this disk.")
     else:
         yield Check(id="disk", level="ok", text="facts can be written down")
 
 
+def runtime(where: Places, environment: Mapping[str, str]) -> Check:
+    """Where sockets are; told where that is not the folder that XDG_RUNTIME_DIR names."""
+    check = _folder("runtime", where.runtime)
+    if where.given_runtime is not None or check.level == "fail":
+        return check
+    why = no_runtime_dir(environment)
+    instead = f"{str(where.runtime)!r} is used" if where.has_runtime else "one of our own is made when it is needed"
+    fix = "Set XDG_RUNTIME_DIR to a folder of yours, with a short path." if environment.get("XDG_RUNTIME_DIR") else ""
+    text = f"XDG_RUNTIME_DIR: {why}; {instead}"
+    return Check(id=check.id, level="warn" if fix else "ok", text=text, fix=fix)
+
+
 def _folder(name: str, folder: Path) -> Check:
     identity = f"folder-{name}"
     try:
         facts = folder.lstat()
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         return Check(id=identity, level="ok", text=f"{str(folder)!r} is made when it is needed")
     except OSError as error:
         return Check(id=identity, level="fail", text=f"{str(folder)!r}: {error.strerror}")
@@ -159,6 +173,8 @@ def _folder(name: str, folder: Path) -> Check:
 
 
 def socket_path(where: Places) -> Check:
+    if not where.has_runtime:
+        return Check(id="socket-path", level="ok", text="the runtime folder gets a short path when it is made")
     longest = len(os.fsencode(where.socket("12345678")))
     if longest > SOCKET_PATH_BYTES:
         text = f"the runtime folder's path is too long: a socket's would have {longest} bytes, {SOCKET_PATH_BYTES} fit"
@@ -173,7 +189,7 @@ def config(where: Places) -> Check:
     from kasmon.tui.keys import chosen
 
     try:
-        chosen(load(where).keys, str(where.config_file))
+        chosen(load(where).keys, str(where.config_file), read(where.config_file))
     except KasmonError as error:
         return Check(id="config", level="fail", text=error.message, fix=error.hint or f"Edit {where.config_file}.")
     there = where.config_file.exists()

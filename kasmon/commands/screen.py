@@ -27,7 +27,7 @@ def dashboard() -> int:
     """
     if why := no_screen(os.environ):
         raise UsageError(f"the dashboard cannot open here: {why}.", hint="`kasmon ls --watch` works anywhere.")
-    return show(places())
+    return show(places(), last=True)
 
 
 def demo(agents: int, seed: int, headless_s: float | None, svg: str | None) -> int:
@@ -48,8 +48,11 @@ def demo(agents: int, seed: int, headless_s: float | None, svg: str | None) -> i
     return main(agents, seed, headless_s, Path(svg) if svg else None, show, ls_object)
 
 
-def show(where: Places) -> int:
-    """Show the dashboard of *where* in a child of a guard that puts the terminal back however the child ends."""
+def show(where: Places, *, last: bool = False) -> int:
+    """Show the dashboard of *where* in a child of a guard that puts the terminal back however the child ends.
+
+    With *last* nothing is left to do afterwards, and this may never return.
+    """
     from kasmon.tui.guard import run_guarded
 
     def child() -> int:
@@ -58,4 +61,4 @@ def show(where: Places) -> int:
 
         return run(where)
 
-    return run_guarded(child, again=("-P", "-m", "kasmon"), variables=where.environment_variables())
+    return run_guarded(child, again=("-P", "-m", "kasmon"), variables=where.environment_variables(), asleep=last)

@@ -10,7 +10,6 @@ import msgspec
 from kasmon.commands.listing import chosen, states_of
 from kasmon.commands.objects import answer, receipt_object
 from kasmon.commands.output import say, tell
-from kasmon.commands.watching import fleets
 from kasmon.errors import KasmonError, RefusedError, SessionEndedError, SessionNotFoundError, TimedOutError, UsageError
 from kasmon.model.command import Receipt, ReceiptId, ReceiptState, When
 from kasmon.model.fleet import Fleet
@@ -20,6 +19,7 @@ from kasmon.paths import Places, places
 from kasmon.supervisor import verb
 from kasmon.supervisor.find import find
 from kasmon.supervisor.look import look_once
+from kasmon.supervisor.wait import fleets
 
 CODES: Final = {ReceiptState.REFUSED: 4, ReceiptState.LOST: 1}
 """The exit codes of receipts that did not make it."""

@@ -1,35 +1,21 @@
 """Verbs that go on looking: `ls --watch` and `wait`. They follow the logs and write nothing."""
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
-from contextlib import aclosing, asynccontextmanager
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
-from typing import cast
 
 from kasmon.commands.listing import chosen, drawn, is_utf8, states_of
 from kasmon.commands.objects import answer, session_object
 from kasmon.commands.output import say, tell
 from kasmon.commands.table import last_words, state_words
-from kasmon.model.fleet import Fleet
 from kasmon.model.permission import SessionId
 from kasmon.model.session import Session
 from kasmon.model.state import SessionState
-from kasmon.paths import Places, places
+from kasmon.paths import places
 from kasmon.supervisor import verb
 from kasmon.supervisor.find import find
 from kasmon.supervisor.look import look_once
-from kasmon.supervisor.watch import FleetWatch
-
-
-@asynccontextmanager
-async def fleets(where: Places) -> AsyncIterator[AsyncIterator[Fleet]]:
-    """The fleet now and after each change, as long as the context lasts."""
-    watch = FleetWatch(where, writes=False)
-    try:
-        async with aclosing(cast("AsyncGenerator[Fleet, None]", watch.changes())) as changes:
-            yield changes
-    finally:
-        watch.close()
+from kasmon.supervisor.wait import fleets
 
 
 def watch(states: str | None, wave: int | None, *, wants_json: bool) -> None:
@@ -78,7 +64,7 @@ def wait(wanted: Sequence[str], states: str, timeout_s: float | None, *, one_wil
     Raises:
         UsageError: if there is no such state.
         NotFoundError: if there is no such session, also when it is forgotten meanwhile.
-        SessionEndedError: if it cannot come true any more.
+        RefusedError: if it cannot come true any more.
         TimedOutError: if it did not happen within *timeout_s* seconds.
     """
     goal, where = states_of(states), places()

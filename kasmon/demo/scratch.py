@@ -17,6 +17,7 @@ from pathlib import Path
 import msgspec
 import psutil
 
+from kasmon.boot import boot
 from kasmon.errors import KasmonError
 from kasmon.host.alive import is_running, lock_holder, started_at
 from kasmon.paths import Places, places, private_folder, write_private
@@ -111,13 +112,6 @@ def clear(folder: Path) -> None:
         shutil.rmtree(folder, ignore_errors=True)
         if (not folder.exists() and not _hosts(inside)) or time.monotonic() > deadline:
             return
-
-
-def boot() -> str:
-    """What tells this boot of the machine from every other, where the system says it."""
-    with contextlib.suppress(OSError):
-        return Path("/proc/sys/kernel/random/boot_id").read_text("ascii").strip()
-    return ""
 
 
 def _hosts(inside: Places) -> set[int]:

@@ -1,13 +1,15 @@
-"""Who is alive: processes by id and start time, hosts by the lock they hold.
+"""Who is alive: processes by id, start time and boot, hosts by the lock they hold.
 
-A process is never known by its name or its id alone: ids are used again. A host holds the flock on its session's
-`host.lock` for life, so the system itself says when it is gone.
+A process is never known by its name or its id alone: ids are used again, and after a reboot so are times since boot. A
+host holds the flock on its session's `host.lock` for life, so the system itself says when it is gone.
 """
 
 import fcntl
 import os
 import time
 from pathlib import Path
+
+from kasmon.boot import boot
 
 HAS_PROC = Path("/proc/self/stat").exists()
 PROBE_S = 0.2
@@ -34,12 +36,16 @@ def started_at(pid: int) -> float | None:
         return None
 
 
-def is_running(pid: int | None, started: float | None) -> bool:
-    """Whether the process *pid* that started at *started* (by `started_at`) still runs."""
-    if pid is None:
+def is_running(pid: int | None, started: float | None, of_boot: str = "") -> bool:
+    """Whether the process *pid* that started at *started* (by `started_at`) in boot *of_boot* still runs.
+
+    One of which nobody knows when it started counts as gone: whoever has its id now may be a stranger. An empty
+    *of_boot* is this boot.
+    """
+    if pid is None or started is None or (of_boot and of_boot != boot()):
         return False
     now = started_at(pid)
-    return now is not None and (started is None or abs(now - started) < 0.05)
+    return now is not None and abs(now - started) < 0.05
 
 
 class HostLock:

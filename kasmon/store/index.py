@@ -11,6 +11,7 @@ import time
 import zlib
 from collections.abc import Callable, Iterable
 from pathlib import Path
+from typing import Final
 
 import msgspec
 
@@ -23,8 +24,30 @@ from kasmon.store.log import Cursor
 
 BUSY_S = 1.0
 """How long to wait for another connection. A reader that gives up folds everything; a writer comes again."""
-FOLD = f"{__version__}/{zlib.crc32(' '.join(Session.__struct_fields__).encode()):08x}"
-"""Which `apply` made the rows; those of another are folded anew."""
+FOLDED_BY: Final = (
+    "store/fleet.py",
+    "store/log.py",
+    "model/session.py",
+    "model/event.py",
+    "model/evidence.py",
+    "model/state.py",
+    "model/command.py",
+    "model/permission.py",
+)
+"""All that decides what a log adds up to."""
+
+
+def fold_name(package: Path) -> str:
+    """What tells the fold of the kasmon in *package* from every other: its version, and a sum over its source."""
+    try:
+        source = b"".join((package / name).read_bytes() for name in FOLDED_BY)
+    except OSError:  # it lies in an archive, which only another version replaces
+        return __version__
+    return f"{__version__}/{zlib.crc32(source):08x}"
+
+
+FOLD: Final = fold_name(Path(__file__).parents[1])
+"""Which fold makes our rows, as it was when this process began; rows of another are folded anew."""
 DAMAGE = frozenset({sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_SCHEMA, sqlite3.SQLITE_ERROR})
 LATER = frozenset({sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED})
 

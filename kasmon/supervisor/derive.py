@@ -4,8 +4,9 @@
 |---|---|---|---|
 | ended, or lost by its host's own word | any | any | as the facts say |
 | never started | there, or 15 s not over | - | starting |
-| never started | gone | - | lost |
+| never started, or its folder is gone | gone | - | lost |
 | runs | there | any | as the facts say |
+| runs, and nothing can be written down | there | any | unsure, unless it asks |
 | runs, structured | gone | any | lost |
 | runs, in tmux | gone | gone | lost |
 | runs, in tmux | gone | runs, or never known | unsure |
@@ -22,9 +23,11 @@ from kasmon.model.state import SessionState
 START_S: Final = 15.0
 """How long a session may take from its creation to its host's lock, in seconds."""
 NEVER_STARTED: Final = "it was never started"
+FOLDER_GONE: Final = "its folder is gone"
 HOST_GONE: Final = "its host is gone, and its agent with it"
 AGENT_ALIVE: Final = "host gone, agent alive"
 AGENT_UNKNOWN: Final = "host gone, agent not known"
+UNWRITTEN: Final = "nothing can be written down"
 LINE_GONE: Final = "what carried it is gone"
 
 
@@ -37,6 +40,10 @@ class Seen(NamedTuple):
     """Whether the agent's logged process still runs; only looked at where the host is gone."""
     heard_at: float = 0.0
     """When its log was last written to; likewise."""
+    no_room: str = ""
+    """Why its host cannot write facts down; empty where it can."""
+    folder_gone: bool = False
+    """Whether it has no folder any more; only looked at where it seems that it never started."""
 
 
 def derive(session: Session, seen: Seen, now: float) -> Session:
@@ -47,8 +54,10 @@ def derive(session: Session, seen: Seen, now: float) -> Session:
     if session.state is SessionState.LOST:
         return _lost(session, host, session.end_why or LINE_GONE, session.since)
     if host.alive:
-        return msgspec.structs.replace(session, host=host)
+        return _unwritten(session, host, seen.no_room) if seen.no_room else msgspec.structs.replace(session, host=host)
     if session.generation == 0:
+        if seen.folder_gone:
+            return _lost(session, host, FOLDER_GONE, session.created_at)
         if -START_S < now - session.created_at < START_S:
             return msgspec.structs.replace(session, host=host)
         return _lost(session, host, NEVER_STARTED, session.created_at)
@@ -64,6 +73,14 @@ def derive(session: Session, seen: Seen, now: float) -> Session:
         since=since,
         host=host,
     )
+
+
+def _unwritten(session: Session, host: HostSeen, why: str) -> Session:
+    """What it does since its last fact is not known; what it asked it still asks, and can be answered."""
+    if session.state in (SessionState.ASKING, SessionState.UNSURE):
+        return msgspec.structs.replace(session, host=host)
+    why = f"{UNWRITTEN}: {why}"
+    return msgspec.structs.replace(session, state=SessionState.UNSURE, unsure_why=why, source="host", host=host)
 
 
 def _lost(session: Session, host: HostSeen, why: str, since: float) -> Session:

@@ -31,6 +31,8 @@ class Sight:
     """Sees who is alive. `check` it before each look."""
 
     def __init__(self, places: Places) -> None:
+        self.no_room = ""
+        """Why facts cannot be written down, as `check` found it; empty where they can."""
         self._places = places
         self._locks: dict[SessionId, Path] = {}
 
@@ -40,6 +42,7 @@ class Sight:
         Raises:
             OSError: where the system does not let us: an unreadable folder, no file handles left.
         """
+        self.no_room = no_room(self._places)
         with contextlib.suppress(FileNotFoundError):
             os.close(os.open(self._places.sessions, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC))
 
@@ -61,10 +64,13 @@ class Sight:
         return seen
 
     def _of(self, session: Session) -> Seen:
-        host = lock_holder(self._locks.get(session.id) or self._lock(session.id))
-        if host is not None or session.generation == 0:
-            return Seen(host)
-        agent_runs = session.mode is Mode.TMUX and is_running(session.pid, session.pid_started)
+        lock = self._locks.get(session.id) or self._lock(session.id)
+        host = lock_holder(lock)
+        if host is not None:
+            return Seen(host, no_room=self.no_room)
+        if session.generation == 0:
+            return Seen(folder_gone=not lock.parent.is_dir())
+        agent_runs = session.mode is Mode.TMUX and is_running(session.pid, session.pid_started, session.pid_boot)
         return Seen(None, agent_runs, self._heard_at(session))
 
     def _lock(self, session: SessionId) -> Path:
@@ -98,7 +104,7 @@ def look_once(places: Places, clock: Callable[[], float] = time.time) -> Fleet:
             f"cannot read {str(error.filename or places.state)!r}: {error.strerror}.",
             hint="`kasmon doctor` looks into it.",
         ) from error
-    return Fleet(sessions=tuple(shown), at=now, read_only=no_room(places))
+    return Fleet(sessions=tuple(shown), at=now, read_only=sight.no_room)
 
 
 def no_room(places: Places) -> str:

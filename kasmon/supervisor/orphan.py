@@ -1,6 +1,6 @@
 """An agent that outlived its host: ended before another one takes up the same conversation.
 
-Only a process that is the one in the log, by id and start time, is ever signalled.
+Only a process that is the one in the log, by id, start time and boot, is ever signalled.
 """
 
 import contextlib
@@ -15,8 +15,8 @@ GRACE_S: Final = 3.0
 """How long it may take to end by itself, in seconds."""
 
 
-def end_orphan(pid: int | None, started: float | None) -> bool:
-    """End the process *pid* that started at *started*, if it still runs; whether it is gone.
+def end_orphan(pid: int | None, started: float | None, of_boot: str = "") -> bool:
+    """End the process *pid* that started at *started* in boot *of_boot*, if it still runs; whether it is gone.
 
     Blocks for 2 * GRACE_S at most.
     """
@@ -26,11 +26,11 @@ def end_orphan(pid: int | None, started: float | None) -> bool:
     try:
         for number in (signal.SIGTERM, signal.SIGKILL):
             deadline = time.monotonic() + GRACE_S
-            if is_running(pid, started):
+            if is_running(pid, started, of_boot):
                 _send(handle, pid, number)
-            while is_running(pid, started) and time.monotonic() < deadline:
+            while is_running(pid, started, of_boot) and time.monotonic() < deadline:
                 time.sleep(0.02)
-        return not is_running(pid, started)
+        return not is_running(pid, started, of_boot)
     finally:
         if handle is not None:
             os.close(handle)

@@ -2,16 +2,28 @@
 
 import asyncio
 import contextlib
-from collections.abc import AsyncGenerator, Collection, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Collection, Sequence
 from typing import cast
 
-from kasmon.errors import SessionEndedError, SessionNotFoundError, TimedOutError
+from kasmon.errors import RefusedError, SessionEndedError, SessionNotFoundError, TimedOutError
 from kasmon.model.fleet import Fleet
 from kasmon.model.permission import SessionId
 from kasmon.model.session import Session
 from kasmon.model.state import ALIVE, SessionState
 from kasmon.paths import Places
+from kasmon.supervisor.look import look_once
 from kasmon.supervisor.watch import FleetWatch
+
+
+@contextlib.asynccontextmanager
+async def fleets(places: Places) -> AsyncIterator[AsyncIterator[Fleet]]:
+    """The fleet now and after each change, as long as the context lasts. Writes nothing."""
+    watch = FleetWatch(places, writes=False)
+    try:
+        async with contextlib.aclosing(cast("AsyncGenerator[Fleet, None]", watch.changes())) as changes:
+            yield changes
+    finally:
+        watch.close()
 
 
 async def wait_for(
@@ -24,26 +36,27 @@ async def wait_for(
 ) -> tuple[Session, ...]:
     """The *sessions* that are in one of *states*, as soon as all of them are, or with *any* one of them.
 
+    They are looked at once however short *timeout_s* is.
+
     Raises:
         SessionNotFoundError: if one is not there, or is forgotten meanwhile.
-        SessionEndedError: if it cannot come true any more, since an agent that would have to do it does not run.
+        SessionEndedError, RefusedError: if it cannot come true any more, since an agent that would have to do it does
+            not run.
         TimedOutError: if it did not come true within *timeout_s* seconds.
     """
-    watch = FleetWatch(places, writes=False)
+    there = _there(await asyncio.to_thread(look_once, places), sessions, states, any)
+    if there:
+        return there
     try:
-        async with asyncio.timeout(timeout_s):
-            async with contextlib.aclosing(cast("AsyncGenerator[Fleet, None]", watch.changes())) as fleets:
-                async for fleet in fleets:
-                    there = _there(fleet, sessions, states, any)
-                    if there:
-                        return there
+        async with asyncio.timeout(timeout_s), fleets(places) as changes:
+            async for fleet in changes:
+                if there := _there(fleet, sessions, states, any):
+                    return there
     except TimeoutError as error:
         raise TimedOutError(
             f"waited {timeout_s:g} s for {', '.join(sessions)} to be {' or '.join(sorted(states))}.",
             hint="See `kasmon ls`.",
         ) from error
-    finally:
-        watch.close()
     raise AssertionError("the changes of a fleet never end")
 
 
@@ -60,5 +73,14 @@ def _there(
         return there
     gone = [session for session in known if session.state not in ALIVE and session.state not in states]
     if len(gone) == len(known) or (gone and not one_will_do):
-        raise SessionEndedError(gone[0].name)
+        raise _too_late(gone[0], states)
     return ()
+
+
+def _too_late(session: Session, states: Collection[SessionState]) -> RefusedError:
+    if session.state is SessionState.ENDED:
+        return SessionEndedError(session.name)
+    return RefusedError(
+        f"session {session.name!r} is {session.state}, so it will not be {' or '.join(sorted(states))}.",
+        hint=f"`kasmon restart {session.id}` starts it again.",
+    )

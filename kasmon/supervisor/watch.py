@@ -23,7 +23,7 @@ from kasmon.supervisor.derive import Seen, derive
 from kasmon.supervisor.find import find
 from kasmon.supervisor.follow import Follower
 from kasmon.supervisor.keep import IndexKeeper
-from kasmon.supervisor.look import Sight, look_once, no_room
+from kasmon.supervisor.look import Sight, look_once
 
 __all__ = ["FleetWatch", "find", "look_once"]
 
@@ -159,7 +159,7 @@ class FleetWatch:
     def _publish(self, now: float, differs: bool, problem: str) -> None:
         sessions = tuple(self._shown.values()) if differs else self._fleet.sessions
         kept = self._keeper.problem if self._keeper is not None else ""
-        self._fleet = Fleet(sessions=sessions, at=now, read_only=problem or kept or no_room(self.places))
+        self._fleet = Fleet(sessions=sessions, at=now, read_only=problem or kept or self._sight.no_room)
 
 
 def _why(error: OSError) -> str:

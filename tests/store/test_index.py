@@ -3,6 +3,7 @@
 import ast
 import os
 import random
+import shutil
 import signal
 import sqlite3
 import subprocess
@@ -27,6 +28,7 @@ from tests.model.facts import facts
 from tests.supervisor.house import NOW, House, ended, started
 from tests.waiting import until
 
+PACKAGE = Path(kasmon.__file__).parent
 ME = "abcdefgh"
 OTHER = "qrstuvwx"
 
@@ -247,6 +249,45 @@ def test_rows_of_another_fold_or_schema_are_not_used_and_are_built_again(house: 
 
     keeper.close()
     assert is_used(house.places)
+
+
+def imported(module: str) -> set[str]:
+    """Our modules that *module* imports, by path in the package, and those that these import."""
+    found: set[str] = set()
+    waiting = [module]
+    while waiting:
+        name = waiting.pop()
+        if name in found or not (PACKAGE / name).is_file():
+            continue
+        found.add(name)
+        tree = ast.parse((PACKAGE / name).read_text("utf-8"))
+        names = [node.module or "" for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)]
+        waiting += [f"{wanted.removeprefix('kasmon.').replace('.', '/')}.py" for wanted in names]
+    return found
+
+
+def test_the_fold_is_known_by_all_that_decides_what_a_log_adds_up_to() -> None:
+    assert set(index.FOLDED_BY) == imported("store/fleet.py") - {"errors.py", "paths.py"}
+
+
+@pytest.mark.parametrize("changed", index.FOLDED_BY)
+def test_a_change_of_the_fold_voids_the_index(
+    house: House, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, changed: str
+) -> None:
+    for name in index.FOLDED_BY:
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        shutil.copy(PACKAGE / name, tmp_path / name)
+    assert index.FOLD == index.fold_name(tmp_path)
+    written(house.places)
+    with (tmp_path / changed).open("a") as source:
+        source.write("KEPT_RECEIPTS = 3\n")
+    monkeypatch.setattr(index, "FOLD", index.fold_name(tmp_path))
+
+    assert not is_used(house.places)
+
+
+def test_without_its_source_the_fold_is_known_by_its_version(tmp_path: Path) -> None:
+    assert kasmon.__version__ == index.fold_name(tmp_path)
 
 
 def test_the_index_of_a_newer_kasmon_is_neither_read_nor_written(house: House) -> None:

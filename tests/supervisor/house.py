@@ -31,7 +31,7 @@ class House:
             (self.folder / name).mkdir(mode=0o700)
         self.places = Places(
             state=self.folder / "s" / "kasmon",
-            runtime=self.folder / "r" / "kasmon",
+            given_runtime=self.folder / "r" / "kasmon",
             config=self.folder / "c" / "kasmon",
         )
         self.places.make()

@@ -7,7 +7,16 @@ from kasmon.model.event import Event, LineLost, RequestOpened, SessionStarted, S
 from kasmon.model.permission import AskKind, Request, RequestId, SessionId
 from kasmon.model.session import HostSeen, Session, apply, created
 from kasmon.model.state import SessionState
-from kasmon.supervisor.derive import AGENT_ALIVE, AGENT_UNKNOWN, NEVER_STARTED, START_S, Seen, derive
+from kasmon.supervisor.derive import (
+    AGENT_ALIVE,
+    AGENT_UNKNOWN,
+    FOLDER_GONE,
+    NEVER_STARTED,
+    START_S,
+    UNWRITTEN,
+    Seen,
+    derive,
+)
 from tests.supervisor.house import NOW, ended, launch, started
 
 HOSTED = Seen(host=77)
@@ -42,6 +51,29 @@ def test_with_its_host_alive_a_session_is_what_its_facts_say(mode: Mode) -> None
 
 def test_a_host_that_does_not_say_who_it_is_counts_as_alive() -> None:
     assert HostSeen(pid=None, alive=True) == derive(working(), Seen(host=0), NOW + 9).host
+
+
+@pytest.mark.parametrize("session", [folded(started()), working(), folded()], ids=["idle", "working", "starting"])
+def test_while_nothing_can_be_written_down_what_a_session_does_is_unsure(session: Session) -> None:
+    shown = derive(session, Seen(host=77, no_room="No space left on device"), NOW + 9)
+
+    assert (SessionState.UNSURE, f"{UNWRITTEN}: No space left on device") == (shown.state, shown.unsure_why)
+    assert shown.host is not None
+    assert shown.host.alive
+
+
+def test_a_session_whose_folder_is_gone_is_lost_at_once() -> None:
+    shown = derive(folded(), Seen(folder_gone=True), NOW + 1)
+
+    assert (SessionState.LOST, FOLDER_GONE) == (shown.state, shown.end_why)
+
+
+def test_while_nothing_can_be_written_down_what_was_asked_can_still_be_answered() -> None:
+    asking = folded(started(), TurnStarted(at=NOW + 1), ASKS)
+
+    shown = derive(asking, Seen(host=77, no_room="No space left on device"), NOW + 9)
+
+    assert (SessionState.ASKING, asking.asks) == (shown.state, shown.asks)
 
 
 @pytest.mark.parametrize("seen", [NOBODY, ONLY_AGENT], ids=["agent gone", "agent alive"])

@@ -377,8 +377,39 @@ async def test_waiting_for_what_cannot_come_true_any_more_ends(house: House) -> 
         await verb.wait_for(house.places, [SessionId("zzzzzzzz")], [SessionState.IDLE], timeout_s=20)
 
 
+async def test_waiting_for_a_lost_session_says_that_it_is_lost(house: House) -> None:
+    await asyncio.to_thread(house.has, "aaaaaaaa", SessionStarted(at=NOW))
+    lost = SessionId("aaaaaaaa")
+
+    with pytest.raises(RefusedError, match="'aaaaaaaa' is lost, so it will not be idle") as refusal:
+        await verb.wait_for(house.places, [lost], [SessionState.IDLE], timeout_s=20)
+    assert not isinstance(refusal.value, SessionEndedError)
+    assert [lost] == [
+        session.id for session in await verb.wait_for(house.places, [lost], [SessionState.LOST], timeout_s=20)
+    ]
+
+
+async def test_of_several_one_that_cannot_any_more_ends_the_waiting_for_all_but_not_for_any(house: House) -> None:
+    await asyncio.to_thread(house.has, "aaaaaaaa", ended())
+    working = await runs(house, "one", "hang", SessionState.WORKING)
+    both, goal = [SessionId("aaaaaaaa"), working.id], [SessionState.IDLE]
+
+    with pytest.raises(SessionEndedError):
+        await verb.wait_for(house.places, both, goal, timeout_s=20)
+    either = asyncio.ensure_future(verb.wait_for(house.places, both, goal, any=True, timeout_s=20))
+    await verb.interrupt(house.places, working)
+    assert [working.id] == [session.id for session in await either]
+
+
+async def test_what_is_so_already_needs_no_time(house: House) -> None:
+    await asyncio.to_thread(house.has, "aaaaaaaa", ended())
+
+    assert await verb.wait_for(house.places, [SessionId("aaaaaaaa")], [SessionState.ENDED], timeout_s=0)
+
+
 async def test_waiting_has_an_end(house: House) -> None:
     await asyncio.to_thread(house.has, "aaaaaaaa")
+    await asyncio.to_thread(house.hosts, "aaaaaaaa")
     with pytest.raises(TimedOutError):
         await verb.wait_for(house.places, [SessionId("aaaaaaaa")], [SessionState.IDLE], timeout_s=0.01)
 
@@ -409,6 +440,7 @@ def test_a_process_that_is_not_the_agent_is_left_alone() -> None:
     assert born
 
     assert end_orphan(other.pid, born - 1)
+    assert end_orphan(other.pid, born, "another boot")
     assert end_orphan(other.pid, None)
     assert end_orphan(None, None)
 

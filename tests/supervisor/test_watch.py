@@ -13,8 +13,10 @@ from contextlib import aclosing
 from pathlib import Path
 from typing import cast
 
+import msgspec
 import pytest
 
+from kasmon.boot import boot
 from kasmon.errors import UnavailableError
 from kasmon.host.alive import lock_holder
 from kasmon.model.command import Mode
@@ -170,6 +172,15 @@ def test_a_process_of_the_same_id_that_is_another_one_is_not_the_agent(house: Ho
     assert {ME: SessionState.LOST} == states(look_once(house.places))
 
 
+def test_after_a_reboot_no_process_is_the_agent(house: House) -> None:
+    """It may have the id of the agent, and have started as long after the boot."""
+    here = started(mode=Mode.TMUX)
+    house.has(ME, msgspec.structs.replace(here, pid_boot="another boot"), mode=Mode.TMUX)
+    house.has("zyxwvuts", msgspec.structs.replace(here, pid_boot=boot()), mode=Mode.TMUX)
+
+    assert {ME: SessionState.LOST, "zyxwvuts": SessionState.UNSURE} == states(look_once(house.places))
+
+
 def test_a_session_that_nobody_starts_is_lost_in_the_end(house: House) -> None:
     house.has(ME)
     clock = Clock()
@@ -299,6 +310,8 @@ def test_without_file_handles_nobody_is_said_to_be_lost(house: House) -> None:
 
 def test_a_full_disk_is_said(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
     house.has(ME, started(), ended())
+    house.has("bbbbbbbb", started())
+    house.hosts("bbbbbbbb")
     watch = FleetWatch(house.places)
     assert "" == watch.look().read_only
     room = os.statvfs(house.places.state)
@@ -306,7 +319,10 @@ def test_a_full_disk_is_said(house: House, monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr(os, "statvfs", lambda path: full)
 
     assert "No space left on device" == watch.look().read_only == look_once(house.places).read_only
-    assert {ME: SessionState.ENDED} == states(watch.look())
+    assert {ME: SessionState.ENDED, "bbbbbbbb": SessionState.UNSURE} == states(watch.look())
+    assert states(watch.look()) == states(look_once(house.places))
+    monkeypatch.setattr(os, "statvfs", lambda path: room)
+    assert {ME: SessionState.ENDED, "bbbbbbbb": SessionState.IDLE} == states(watch.look())
 
 
 def test_events_are_the_facts_behind_a_cursor(house: House) -> None:
