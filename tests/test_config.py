@@ -1,5 +1,6 @@
 """The config is read strictly, explained from its own schema, and edited without losing anything a person wrote."""
 
+import ast
 import shutil
 import sys
 from collections.abc import Iterator
@@ -9,7 +10,8 @@ from tempfile import mkdtemp
 import msgspec
 import pytest
 
-from kasmon.config import Config, Profile, load, offers, parse, resolve
+import kasmon
+from kasmon.config import Config, Limits, Profile, Tmux, Ui, in_force, load, offers, parse, resolve
 from kasmon.config.edit import put
 from kasmon.config.explain import explain, settings
 from kasmon.errors import (
@@ -41,7 +43,7 @@ execution_mode = "tmux"
 @pytest.fixture
 def places() -> Iterator[Places]:
     home = Path(mkdtemp(prefix="kasmon-config-"))
-    yield Places(state=home / "state", runtime=home / "run", config=home / "config")
+    yield Places(state=home / "state", given_runtime=home / "run", config=home / "config")
     shutil.rmtree(home)
 
 
@@ -75,6 +77,33 @@ def test_every_setting_has_a_sentence(places: Places) -> None:
     ]
 
     assert [] == [key for key in keys if not explain(places, key).sentence.endswith(".")]
+
+
+def test_every_setting_has_a_reader() -> None:
+    """Somewhere beside the schema, its own explanation and its own file somebody asks for it."""
+    own = {"schema.py", "explain.py", "edit.py", "file.py"}
+    package = Path(kasmon.__file__).parent
+    trees = [
+        ast.parse(path.read_text("utf-8"))
+        for path in package.rglob("*.py")
+        if path.parent.name != "config" or path.name not in own
+    ]
+    read = {node.attr for tree in trees for node in ast.walk(tree) if isinstance(node, ast.Attribute)}
+    fields = {field for table in (Config, Profile, Ui, Limits, Tmux) for field in table.__struct_fields__}
+
+    assert set() == fields - read
+
+
+def test_who_must_work_anyway_takes_the_defaults_of_a_config_that_cannot_be_used(places: Places) -> None:
+    told: list[str] = []
+    assert Config() == in_force(places, told.append)
+    write(places, "[limits]\ncall_s = 3\n")
+    assert 3 == in_force(places, told.append).limits.call_s
+    assert [] == told
+
+    write(places, "[limits]\ncall_s = 0\n")
+    assert Config() == in_force(places, told.append)
+    assert [True] == ["limits.call_s" in warning for warning in told]
 
 
 BAD = {
@@ -215,6 +244,33 @@ def test_the_model_and_the_variables_of_a_profile_reach_its_agent(programs: dict
     assert ("opus", {"A": "1"}) == (resolved.model, resolved.environment)
 
 
+STRUCTURED = {
+    "claude": ("", "claude", "claude", ("claude",)),
+    "the seed's coder": (SEED, "coder", "claude", ("claude", "--permission-mode", "bypassPermissions")),
+    "codex": ("", "codex", "codex", ("codex",)),
+    "opencode": ("", "opencode", "acp", ("opencode", "acp")),
+    "gemini": ('[agents.gemini]\nflags = ["--sandbox"]', "gemini", "acp", ("gemini", "--acp", "--sandbox")),
+    "any by config": ('[agents.mine]\nprogram = "amp"\nacp = ["serve -a"]', "mine", "acp", ("amp", "serve", "-a")),
+    "said to be one": ('[agents.mine]\nprogram = "amp"\nprotocol = "codex"', "mine", "codex", ("amp",)),
+    "without a protocol": ("", "amp", "tmux", ("amp",)),
+    "with a model": ('[agents.claude]\nmodel = "opus"', "claude", "claude", ("claude",)),
+}
+
+
+@pytest.mark.parametrize(("text", "agent", "backend", "argv"), STRUCTURED.values(), ids=STRUCTURED)
+def test_a_structured_session_speaks_the_protocol_of_its_program(
+    programs: dict[str, str], text: str, agent: str, backend: str, argv: tuple[str, ...]
+) -> None:
+    for name in ("codex", "opencode", "gemini"):
+        (Path(programs["PATH"]) / name).symlink_to("amp")
+
+    resolved = resolve(parse(text), agent, Mode.SDK, environment=programs)
+
+    assert (backend, argv) == (resolved.backend, (Path(resolved.argv[0]).name, *resolved.argv[1:]))
+    assert (Mode.TMUX if backend == "tmux" else Mode.SDK) is resolved.mode
+    assert ("amp has no structured protocol" if backend == "tmux" else None) == resolved.fallback
+
+
 REFUSED = {
     "no such mode": ("", "claude", "SDK", [], UsageError, "'SDK'"),
     "interpreter": ("", "claude", Mode.INTERPRETER, [], UsageError, "tmux or sdk"),
@@ -223,14 +279,20 @@ REFUSED = {
     "disabled": ("[agents.claude]\nenabled = false", "claude", None, [], RefusedError, "'claude' is disabled"),
     "disabled by default": ("[agents.claude]\nenabled = false", "", None, [], RefusedError, "'claude' is disabled"),
     "another machine": ("", "claude@big", None, [], UnableError, "later version"),
-    "claude structured": ("", "claude", "sdk", [], UnableError, "later version"),
-    "by its profile": (SEED, "coder", None, [], UnableError, "--mode tmux"),
-    "gemini structured": ("", "gemini", "sdk", [], UnableError, "later version"),
     "sandboxed": ('[agents.claude]\nsandbox = "jail"', "claude", None, [], UnableError, "later version"),
     "missing": ("", "codex", None, [], AgentNotFoundError, r"\[agents.codex\] program.*claude, amp, shell, scripted"),
     "missing command": ("", "", None, ["nosuch"], AgentNotFoundError, "'nosuch' is not on PATH"),
     "missing path": ('[agents.claude]\nprogram = "/no/such"', "claude", None, [], AgentNotFoundError, "/no/such"),
     "flags that do not end": ('[agents.amp]\nflags = ["\'a"]', "amp", None, [], ConfigError, "agents.amp.flags"),
+    "acp that does not end": (
+        '[agents.mine]\nprogram = "amp"\nacp = ["\'a"]',
+        "mine",
+        "sdk",
+        [],
+        ConfigError,
+        "agents.mine.acp",
+    ),
+    "no such protocol": ('[agents.mine]\nprogram = "amp"\nprotocol = "mcp"', "mine", None, [], ConfigError, "acp"),
     "model that nobody takes": ('[agents.amp]\nmodel = "x"', "amp", None, [], ConfigError, "agents.amp.model"),
 }
 
@@ -253,7 +315,9 @@ def test_only_enabled_profiles_are_offered_and_those_that_start_stand_first(prog
     offered = offers(parse("[agents.amp]\nenabled = false\n[agents.scripted]\nexecution_mode = 'sdk'"), programs)
 
     assert ["claude", "shell", "scripted", "codex", "opencode", "gemini"] == [offer.name for offer in offered]
-    assert [(Mode.TMUX,), (Mode.TMUX,), (Mode.SDK, Mode.TMUX), (), (), ()] == [offer.modes for offer in offered]
+    assert [(Mode.TMUX, Mode.SDK), (Mode.TMUX,), (Mode.SDK, Mode.TMUX), (), (), ()] == [
+        offer.modes for offer in offered
+    ]
     assert "cannot start 'codex': 'codex' is not on PATH." == offered[3].problem
 
 

@@ -1,15 +1,19 @@
 """What a person installs holds what the tree holds: packed as an sdist, installed from it, read as the product does."""
 
+import ast
 import json
 import os
 import subprocess
 import sys
 import tarfile
+import tomllib
 from collections.abc import Mapping, Sequence
-from importlib.metadata import Distribution, distributions
+from importlib.metadata import Distribution, distributions, packages_distributions
 from pathlib import Path
 
 import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 
 ROOT = Path(__file__).parent.parent
 
@@ -96,6 +100,41 @@ def test_every_entry_point_names_a_module_that_is_installed(distribution: Distri
         for module in points.values()
         if not module.with_suffix(".py").is_file() and not (module / "__init__.py").is_file()
     ]
+
+
+def imported() -> dict[str, set[str]]:
+    """The modules of others that kasmon imports, and the files of ours that do."""
+    found: dict[str, set[str]] = {}
+    for path in (ROOT / "kasmon").rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+            names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+            names += [node.module or ""] if isinstance(node, ast.ImportFrom) else []
+            for top in {name.partition(".")[0] for name in names} - sys.stdlib_module_names - {"kasmon"}:
+                found.setdefault(top, set()).add(str(path.relative_to(ROOT)))
+    return found
+
+
+def declared(requirements: Sequence[str]) -> set[str]:
+    return {canonicalize_name(Requirement(line).name) for line in requirements}
+
+
+def test_whatever_is_imported_is_a_declared_dependency_and_the_other_way_round() -> None:
+    """What an extra brings is imported by backends alone; what another package brings along may go with it."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+    always = declared(project["dependencies"])
+    extras = set().union(
+        *(declared(lines) for name, lines in project["optional-dependencies"].items() if name != "dev")
+    )
+    bring, needed, missing = packages_distributions(), set[str](), list[str]()
+    for module, files in imported().items():
+        brought_by = {canonicalize_name(name) for name in bring.get(module, [module])}
+        in_backends = all(file.startswith("kasmon/backends/") for file in files)
+        needed |= brought_by
+        if not brought_by & (always | extras if in_backends else always):
+            missing.append(f"{module} in {sorted(files)}")
+
+    assert [] == missing
+    assert set() == always - needed
 
 
 def test_the_sdist_holds_the_package_and_its_papers_alone(sdist: Path) -> None:

@@ -24,8 +24,8 @@ from kasmon.model.command import Mode
 
 SCRIPTED: Final = "scripted"
 """As a program: the agent that kasmon brings along."""
-LATER_PROTOCOLS: Final = frozenset({"claude", "codex", "opencode", "gemini"})
-"""Programs with a structured protocol that kasmon does not speak yet."""
+NATIVE: Final = frozenset({"claude", "codex"})
+"""Programs with a protocol of their own, each with a backend of that name."""
 MODEL_FLAG: Final = dict.fromkeys(("claude", "codex", "opencode", "gemini"), "--model")
 BYPASSING: Final = (
     ("--dangerously-skip-permissions",),
@@ -97,17 +97,20 @@ def resolve(
     agent = agent or config.default_agent
     profile = _profile(config, agent)
     program = Path(profile.program).name
-    flags = _split(profile, agent)
-    run_in, fallback = _mode_of(wanted or Mode(profile.execution_mode or Mode.TMUX), agent, program)
-    structured = run_in is Mode.SDK
-    command = (
-        () if structured else (*_command(config, agent, profile, variables), *_model(profile, program, agent), *flags)
-    )
+    flags = _split(profile.flags, f"agents.{agent}.flags")
+    backend, fallback = _backend(wanted or Mode(profile.execution_mode or Mode.TMUX), agent, profile)
+    command: tuple[str, ...] = ()
+    if backend != SCRIPTED:
+        command = _command(config, agent, profile, variables)
+    if backend == "acp":
+        command += _split(profile.acp, f"agents.{agent}.acp")
+    elif backend == "tmux":
+        command += _model(profile, program, agent)
     return Resolved(
         agent=agent,
-        mode=run_in,
-        backend=SCRIPTED if structured else "tmux",
-        argv=command,
+        mode=Mode.TMUX if backend == "tmux" else Mode.SDK,
+        backend=backend,
+        argv=(*command, *flags) if command else (),
         fallback=fallback,
         model=profile.model,
         environment=profile.env,
@@ -197,24 +200,23 @@ def _profile(config: Config, agent: str) -> Profile:
     return profile
 
 
-def _mode_of(wanted: Mode, agent: str, program: str) -> tuple[Mode, str | None]:
-    """The mode that a session runs in, and why it is not *wanted*."""
-    if wanted is Mode.TMUX or program == SCRIPTED:
-        return wanted, None
-    if program in LATER_PROTOCOLS:
-        raise UnableError(
-            f"cannot start {agent!r} in mode 'sdk': structured sessions with {program} come with a later version.",
-            hint="Start it with --mode tmux.",
-        )
-    return Mode.TMUX, f"{program or agent} has no structured protocol"
+def _backend(wanted: Mode, agent: str, profile: Profile) -> tuple[str, str | None]:
+    """The backend that a session has, and why it does not run in the mode that was *wanted*."""
+    if wanted is Mode.TMUX:
+        return "tmux", None
+    program = Path(profile.program).name
+    protocol = profile.protocol or ("acp" if profile.acp else program)
+    if protocol in NATIVE or protocol in ("acp", SCRIPTED):
+        return protocol, None
+    return "tmux", f"{program or agent} has no structured protocol"
 
 
-def _split(profile: Profile, agent: str) -> tuple[str, ...]:
+def _split(flags: Sequence[str], key: str) -> tuple[str, ...]:
     try:
-        return tuple(word for flag in profile.flags for word in shlex.split(flag))
+        return tuple(word for flag in flags for word in shlex.split(flag))
     except ValueError as error:
         why = f"a flag cannot be split as a shell would ({str(error).lower()})"
-        raise ConfigError("config", why, key=f"agents.{agent}.flags") from error
+        raise ConfigError("config", why, key=key) from error
 
 
 def _model(profile: Profile, program: str, agent: str) -> tuple[str, ...]:

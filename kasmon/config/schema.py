@@ -22,6 +22,10 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True):
     """Whether it is offered; a disabled profile is refused by name."""
     execution_mode: Literal["tmux", "sdk"] | None = None
     """How its sessions run unless --mode says otherwise: in a terminal (tmux) or as a structured session (sdk)."""
+    protocol: Literal["", "claude", "codex", "acp"] = ""
+    """What a structured session speaks with it; empty goes by the program's name, and by whether `acp` is given."""
+    acp: tuple[str, ...] = ()
+    """The arguments with which it speaks the Agent Client Protocol, split like `flags`; they go before those."""
     model: str = ""
     """The model it is told to use; empty leaves the choice to the agent."""
     env: dict[str, str] = {}
@@ -33,8 +37,8 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True):
 SHIPPED: Final = {
     "claude": Profile(program="claude"),
     "codex": Profile(program="codex"),
-    "opencode": Profile(program="opencode"),
-    "gemini": Profile(program="gemini"),
+    "opencode": Profile(program="opencode", acp=("acp",)),
+    "gemini": Profile(program="gemini", acp=("--acp",)),
     "amp": Profile(program="amp"),
     "shell": Profile(),
     "scripted": Profile(program="scripted"),
@@ -61,16 +65,16 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     """How long kasmon waits before it says that something did not happen. Time never allows anything."""
 
     call_s: Seconds = 10.0
-    """For an agent to take a prompt, an interrupt or an answer, in seconds."""
-    handshake_s: Seconds = 10.0
-    """For a structured agent to introduce itself, in seconds."""
+    """For a structured agent to take a prompt, an interrupt or an answer, in seconds; read when its session starts."""
+    handshake_s: Seconds | None = None
+    """For a structured agent to introduce itself, in seconds; empty is as long as its kind needs. Read likewise."""
 
 
 class Tmux(msgspec.Struct, frozen=True, kw_only=True):
     """kasmon's own tmux server."""
 
     history_limit: Annotated[int, msgspec.Meta(ge=0, le=1_000_000)] = 10_000
-    """How many lines that scrolled away a terminal keeps; read when the server starts."""
+    """How many lines that scrolled away a new terminal keeps; read when kasmon's tmux host starts."""
 
 
 class Config(msgspec.Struct, frozen=True, kw_only=True):
