@@ -14,6 +14,7 @@ from kasmon.errors import (
     UsageError,
 )
 from kasmon.host.pen import Pen
+from kasmon.host.policy import ONCE, Policy
 from kasmon.model.command import Answer
 from kasmon.model.event import Event, RequestAnswered, RequestOpened, RequestSetAside, RequestWithdrawn
 from kasmon.model.permission import Decision, Request, RequestId, sealed
@@ -28,11 +29,21 @@ class Taken(NamedTuple):
     asked: Request
 
 
+class Open(NamedTuple):
+    """A request that waits."""
+
+    request: Request
+    """As the log has it."""
+    asked: Request
+    """As the agent gave it."""
+
+
 class Asks:
     """The requests of one agent. Backends name them as they like; in the log they are `<session>-<n>`."""
 
-    def __init__(self, pen: Pen) -> None:
+    def __init__(self, pen: Pen, policy: Policy) -> None:
         self._pen = pen
+        self._policy = policy
         self._asked: dict[RequestId, Request] = {}
         """Our id of each open request -> the request as the agent gave it."""
 
@@ -51,8 +62,8 @@ class Asks:
             still_open = {ask.id for ask in self._pen.session.asks}
             self._asked = {ours: asked for ours, asked in self._asked.items() if ours in still_open}
 
-    def take(self, answer: Answer, by: str = "user") -> Taken | None:
-        """Accept *answer*: its request is closed from now on, and the log says so. None for LATER: it stays open.
+    def checked(self, answer: Answer) -> Open:
+        """The open request that *answer* may answer.
 
         Raises:
             RequestNotFoundError: if there never was a request of that id.
@@ -67,23 +78,50 @@ class Asks:
             raise self._not_open(answer.request)
         if answer.digest != request.digest:
             raise StaleRequestError(request.id)
+        if answer.decision is not Decision.LATER:
+            _check_decision(request, answer)
+        return Open(request, asked)
+
+    def take(self, answer: Answer, by: str = "user", who: str = "", rule: str = "") -> Taken | None:
+        """Accept *answer*: its request is closed from now on, and the log says so. None for LATER: it stays open.
+
+        Args:
+            answer: from whom it may concern.
+            by: `user`, or `policy` where a rule answers.
+            who: at which screen the person sits.
+            rule: the id of the rule that it makes, or that answers.
+
+        Raises:
+            KasmonError: as `checked`; nothing changed then.
+        """
+        request, asked = self.checked(answer)
         if answer.decision is Decision.LATER:
             self._pen.note(RequestSetAside(at=time.time(), request=request.id))
             return None
-        _check_decision(request, answer)
         self._pen.note(
             RequestAnswered(
                 at=time.time(),
                 request=request.id,
                 decision=answer.decision,
                 by=by,
+                who=who,
+                rule=rule,
                 reason=answer.reason,
                 labels=answer.labels,
             ),
             durable=True,
         )
         self.forget_closed()
-        return Taken(msgspec.structs.replace(answer, request=asked.id, digest=asked.digest or answer.digest), asked)
+        told = ONCE.get(answer.decision, answer.decision)
+        return Taken(
+            msgspec.structs.replace(answer, request=asked.id, digest=asked.digest or answer.digest, decision=told),
+            asked,
+        )
+
+    def ours(self, theirs: RequestId) -> Request | None:
+        """The open request that the agent calls *theirs*, as the log has it."""
+        ours = self._ours(theirs)
+        return None if ours is None else self._pen.session.open_request(ours)
 
     def reopen(self, taken: Taken) -> None:
         """The agent did not take the answer, so it waits on: the same request again, under the next id."""
@@ -93,11 +131,10 @@ class Asks:
     def _opened(self, asked: Request, at: float) -> RequestOpened | None:
         session = self._pen.session
         ours = session.next_request()
-        request = sealed(
-            msgspec.structs.replace(
-                asked, id=ours, session=session.id, asked_at=asked.asked_at or at, later=False, digest=""
-            )
+        named = msgspec.structs.replace(
+            asked, id=ours, session=session.id, asked_at=asked.asked_at or at, later=False, digest=""
         )
+        request = sealed(self._policy.offered(named))
         before = self._ours(asked.id)
         if before is not None and (known := session.open_request(before)) is not None:
             if known.digest == request.digest:
@@ -114,7 +151,8 @@ class Asks:
         session = self._pen.session
         for closed in session.closed:
             if closed.id == request:
-                how = f"{closed.by} answered {closed.decision}" if closed.decision else closed.by
+                who = f" at {closed.who}" if closed.who else ""
+                how = f"{closed.by}{who} answered {closed.decision}" if closed.decision else closed.by
                 return RequestClosedError(request, how)
         of, _, number = request.rpartition("-")
         if of == session.id and number.isdecimal() and 0 < int(number) <= session.requests_counted:
@@ -130,8 +168,6 @@ def _check_decision(request: Request, answer: Answer) -> None:
         raise RefusedError(f"request {request.id!r} does not take {answer.decision!s}.", hint=f"It takes: {takes}.")
     if answer.decision is Decision.EDIT and answer.input is None:
         raise UsageError("an edited request needs its new input.")
-    if answer.decision is Decision.ALWAYS and answer.scope != "session":
-        raise UnableError(f"a rule for the whole {answer.scope} is not possible yet.", hint="Use the scope `session`.")
     if answer.decision is Decision.CHOOSE:
         _check_labels(request, answer.labels)
 
@@ -142,7 +178,7 @@ def _check_labels(request: Request, labels: tuple[str, ...]) -> None:
     if len(labels) > 1 and not request.many:
         raise UsageError(f"request {request.id!r} takes one choice, not {len(labels)}.")
     unknown = [label for label in labels if label not in request.options]
-    if request.options and unknown:
+    if request.options and unknown and not request.free_text:
         raise UsageError(
             f"request {request.id!r} has no choice {unknown[0]!r}.", hint=f"Choices: {', '.join(request.options)}."
         )

@@ -10,7 +10,7 @@ from kasmon import __version__
 from kasmon.errors import LaunchError, LogMissingError
 from kasmon.host.blob import fitted
 from kasmon.model.command import Launch, ReceiptId, ReceiptState
-from kasmon.model.event import Event, Opened, ReceiptMoved
+from kasmon.model.event import Event, Opened, ReceiptMoved, TurnStarted
 from kasmon.model.permission import SessionId
 from kasmon.model.session import Session, apply, created
 from kasmon.paths import Places
@@ -37,6 +37,8 @@ class Book:
         self.noted = 0
         self.prompts: dict[ReceiptId, ReceiptMoved] = {}
         """The first fact, which holds the prompt, of each receipt that waits in the queue, oldest first."""
+        self.last_prompt = ""
+        """What the agent was last prompted with by somebody, by which its conversation is known."""
         self._log = EventLog(places.log(session))
         self._blobs = places.blobs(session)
         self._unwritten: deque[tuple[Event, bool]] = deque()
@@ -95,8 +97,10 @@ class Book:
 
     def _fold(self, event: Event) -> None:
         self.session = apply(self.session, event)
+        if isinstance(event, TurnStarted) and event.by != "agent" and event.prompt:
+            self.last_prompt = event.prompt
         if isinstance(event, ReceiptMoved):
-            if event.prompt and event.receipt.id not in self.prompts:
+            if event.prompt:
                 self.prompts[event.receipt.id] = event
             if event.receipt.state is not ReceiptState.QUEUED:
                 self.prompts.pop(event.receipt.id, None)

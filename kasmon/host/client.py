@@ -37,18 +37,18 @@ async def link(
         SessionEndedError: if the agent has ended, and *start* was not given; or if it ended as soon as it was started.
         LaunchError: if the agent was to be started and could not be. A host may answer before that is known; the log
             tells then.
-        HostUnreachableError: if there is no host and none was to be started, or it does not come up.
+        HostUnreachableError: if there is no host and none was to be started, or it does not come up; or if the system
+            does not let us look.
+        UnsafeFolderError: if a folder that it needs is not ours alone.
         TimedOutError: if it did not answer within *limit_s* seconds.
         RefusedError: if it speaks another version.
     """
     deadline = time.monotonic() + limit_s
-    if mode is Mode.TMUX:
-        search = _Search(places, "tmux")
-    else:
-        search = _SessionSearch(places, session, start)
-        if start:
-            await search.let_the_last_one_leave(deadline)
-    return await search.run(deadline)
+    search = _Search(places, "tmux") if mode is Mode.TMUX else _SessionSearch(places, session, start)
+    try:
+        return await search.run(deadline)
+    except OSError as error:
+        raise HostUnreachableError(search.name, _told(error)) from error
 
 
 class _Search:
@@ -67,6 +67,11 @@ class _Search:
         """How far the session's log was read."""
 
     async def run(self, deadline: float) -> HostLink:
+        """
+        Raises:
+            KasmonError: as `link` does.
+            OSError: if the system does not let us look.
+        """
         pause_s = 0.005
         while True:
             try:
@@ -95,7 +100,7 @@ class _Search:
         try:
             self.child = await asyncio.to_thread(spawn, self.places, self.session, self.cursor)
         except OSError as error:
-            raise HostUnreachableError(self.name, f"it cannot be started: {error.strerror}") from error
+            raise HostUnreachableError(self.name, f"it cannot be started: {_told(error)}") from error
 
     async def _may_start(self) -> None:
         """Raise what speaks against starting it; the tmux host starts no agent, so nothing does."""
@@ -113,7 +118,12 @@ class _SessionSearch(_Search):
         self.log = places.host_log(session)
         self.now: Session | None = None
 
-    async def let_the_last_one_leave(self, deadline: float) -> None:
+    async def run(self, deadline: float) -> HostLink:
+        if self.start:
+            await self._let_the_last_one_leave(deadline)
+        return await super().run(deadline)
+
+    async def _let_the_last_one_leave(self, deadline: float) -> None:
         """Wait while the host of an agent that has ended says goodbye; it takes no wishes any more."""
         while (await self._look()).state is SessionState.ENDED and time.monotonic() < deadline:
             if await asyncio.to_thread(lock_holder, self.lock) is None:
@@ -147,3 +157,9 @@ class _SessionSearch(_Search):
         if now.state is SessionState.ENDED:
             raise SessionEndedError(session)
         raise HostUnreachableError(session, "it is gone, and the agent with it; `kasmon restart` starts both again")
+
+
+def _told(error: OSError) -> str:
+    """What the system said, and of which file."""
+    why = error.strerror or str(error)
+    return f"{str(error.filename)!r}: {why}" if error.filename else why

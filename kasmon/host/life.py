@@ -10,12 +10,13 @@ import msgspec
 
 from kasmon.backends.base import Chunk
 from kasmon.backends.tmux import TmuxAgent, TmuxBackend
+from kasmon.boot import boot
 from kasmon.errors import KasmonError, RefusedError, SessionEndedError
 from kasmon.host.alive import HostLock, is_running, started_at
 from kasmon.host.book import Book, wanted
 from kasmon.host.pen import Pen
 from kasmon.host.typed import TypedPrompts
-from kasmon.model.command import Launch, Prompt, Receipt, Wish
+from kasmon.model.command import Launch, Prompt, Receipt, Requeue, Wish
 from kasmon.model.event import Event, LineFound, LineLost, SessionEnded, SessionStarted, SignalSeen
 from kasmon.model.permission import SessionId
 from kasmon.model.state import SessionState
@@ -82,7 +83,7 @@ class Life:
         if now.state is SessionState.LOST:
             pen.note(LineFound(at=time.time()))
         is_same = facts.pid == now.pid and (
-            facts.is_dead or await asyncio.to_thread(is_running, now.pid, now.pid_started)
+            facts.is_dead or await asyncio.to_thread(is_running, now.pid, now.pid_started, now.pid_boot)
         )
         if not is_same:
             agent.say(agent.started(now.generation + 1))
@@ -96,7 +97,7 @@ class Life:
             agent.ready()
         return life
 
-    async def do(self, wish: Wish) -> Receipt | None:
+    async def do(self, wish: Wish | Requeue) -> Receipt | None:
         """Carry *wish* to the agent; the receipt of a prompt.
 
         Raises:
@@ -108,6 +109,8 @@ class Life:
         try:
             if isinstance(wish, Prompt):
                 return await self.prompts.take(wish)
+            if isinstance(wish, Requeue):
+                return self.prompts.requeue(wish)
             await self.agent.send(wish)
             return None
         finally:
@@ -139,7 +142,8 @@ class Life:
     async def _heard(self, event: Event) -> None:
         if isinstance(event, SessionStarted):
             since = await asyncio.to_thread(started_at, event.pid) if event.pid else None
-            event = msgspec.structs.replace(event, pid_started=since, host_pid=os.getpid())
+            of_boot = await asyncio.to_thread(boot)
+            event = msgspec.structs.replace(event, pid_started=since, pid_boot=of_boot, host_pid=os.getpid())
         self._pen.note(event)
         match event:
             case SessionStarted():

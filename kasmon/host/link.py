@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import itertools
+import logging
 import socket
 import threading
 from collections.abc import Callable
@@ -11,16 +12,28 @@ from typing import TypeVar
 
 import msgspec
 
-from kasmon.errors import HostUnreachableError, TimedOutError
+from kasmon.errors import HostUnreachableError, TimedOutError, UsageError
 from kasmon.host.failure import rebuilt
-from kasmon.host.wire import Failed, Frame, FromHost, Hello, Numbered, Unpacker, Welcome, WireError, from_host, pack
+from kasmon.host.wire import (
+    ANSWER_S,
+    Failed,
+    Frame,
+    FromHost,
+    Hello,
+    Numbered,
+    Unpacker,
+    Welcome,
+    WireError,
+    from_host,
+    pack,
+)
 
-ANSWER_S = 10.0
-"""How long an answer may take."""
 GOODBYE_S = 1.0
 """How long a closing link waits for what is not sent yet."""
 READ_BYTES = 256 * 1024
 GONE = "it went away; it is not known whether this was done"
+
+log = logging.getLogger(__name__)
 
 FrameT = TypeVar("FrameT", bound=Numbered)
 
@@ -56,16 +69,11 @@ class HostLink:
             RefusedError: if it speaks another version.
         """
         name = socket_path.stem
-        connected = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        connected.setblocking(False)
         try:
-            async with asyncio.timeout(limit_s):
-                await asyncio.get_running_loop().sock_connect(connected, str(socket_path))
+            connected = await _connected(socket_path, limit_s)
         except TimeoutError as error:
-            connected.close()
             raise TimedOutError(f"the host {name!r} did not let us in within {limit_s:g} s.") from error
         except OSError as error:
-            connected.close()
             raise HostUnreachableError(name, f"{error.strerror or error}") from error
         link = cls(connected, name)
         try:
@@ -77,21 +85,25 @@ class HostLink:
             raise
         return link
 
-    async def ask(self, frame: Numbered, limit_s: float = ANSWER_S) -> FromHost:
+    async def ask(self, frame: Numbered, limit_s: float | None = None) -> FromHost:
         """Send *frame* under a number of its own and return the answer.
+
+        It is waited for *limit_s* seconds; by default as long as the host says that it may take.
 
         Raises:
             KasmonError: what the host answered, as the error it was there.
+            UsageError: if *frame* holds what cannot be sent; nothing was.
             TimedOutError: if no answer came within *limit_s* seconds; whether it was done is then not known.
             HostUnreachableError: if the host went away meanwhile; likewise.
         """
         if not self.is_open:
             raise HostUnreachableError(self._name, "it is gone")
+        limit_s = self.welcome.answer_s if limit_s is None else limit_s
         n = next(self._numbers)
         answer: asyncio.Future[FromHost] = self._loop.create_future()
         self._asked[n] = answer
         try:
-            self.tell(msgspec.structs.replace(frame, n=n))
+            self._send(pack(msgspec.structs.replace(frame, n=n)))
             async with asyncio.timeout(limit_s):
                 answered = await answer
         except TimeoutError as error:
@@ -106,8 +118,16 @@ class HostLink:
         return answered
 
     def tell(self, frame: Frame) -> None:
-        """Send *frame* at once, from any thread; never blocks. Does nothing on a closed link."""
-        data = pack(frame)
+        """Send *frame* at once, from any thread; never blocks. Does nothing on a closed link.
+
+        What cannot be sent is left out, and our log says so.
+        """
+        try:
+            self._send(pack(frame))
+        except UsageError as error:
+            log.warning("%s", error)
+
+    def _send(self, data: bytes) -> None:
         with self._sending:
             if not self.is_open:
                 return
@@ -205,3 +225,19 @@ class HostLink:
                     HostUnreachableError(self._name, "it went away; it is not known whether this was done")
                 )
         self.on_close()
+
+
+async def _connected(path: Path, limit_s: float) -> socket.socket:
+    """
+    Raises:
+        OSError: if nobody listens at *path*, or there is no socket left for us; TimeoutError among them.
+    """
+    connected = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    connected.setblocking(False)
+    try:
+        async with asyncio.timeout(limit_s):
+            await asyncio.get_running_loop().sock_connect(connected, str(path))
+    except BaseException:
+        connected.close()
+        raise
+    return connected

@@ -36,3 +36,14 @@ def peer_of(connection: socket.socket) -> Peer:
 def is_ours(peer: Peer) -> bool:
     """Whether the peer runs under our own user."""
     return peer.uid == os.geteuid()
+
+
+def seat(pid: int) -> str:
+    """Where the person behind process *pid* sits, in words: its terminal and its id; empty where it cannot be told."""
+    import psutil  # only here: a host that is never answered does without
+
+    try:
+        terminal = psutil.Process(pid).terminal()
+    except (psutil.Error, ValueError):
+        return ""
+    return f"{terminal} (pid {pid})" if terminal else f"process {pid}"

@@ -13,24 +13,24 @@ from typing import Final
 
 import msgspec
 
+from kasmon import __version__
 from kasmon.backends import load
 from kasmon.backends.base import Abilities, Agent, Backend
+from kasmon.config import Limits, in_force
 from kasmon.errors import (
     InteractiveOnlyError,
     KasmonError,
     LaunchError,
     LogMissingError,
     RefusedError,
-    RequestClosedError,
     SessionEndedError,
     SessionNotFoundError,
-    StaleRequestError,
     UnableError,
     UsageError,
 )
 from kasmon.host.alive import HostLock
+from kasmon.host.answers import WRITTEN_S, Answers
 from kasmon.host.book import Book, wanted
-from kasmon.host.kin import is_agents_own
 from kasmon.host.pen import Pen
 from kasmon.host.server import Connection, HostServer
 from kasmon.host.structured import Structured
@@ -40,6 +40,7 @@ from kasmon.host.wire import (
     Forget,
     Frame,
     FromClient,
+    Hello,
     Look,
     Quit,
     Read,
@@ -47,40 +48,46 @@ from kasmon.host.wire import (
     Start,
     Unwatch,
     Watch,
+    Welcome,
 )
-from kasmon.model.command import Answer, Interrupt, Launch, Mode, Prompt, Stop
+from kasmon.model.command import Answer, Configure, Interrupt, Launch, Mode, Prompt, Requeue, Stop
 from kasmon.model.event import SessionEnded
 from kasmon.model.permission import SessionId
 from kasmon.paths import Places, places
 from kasmon.store.log import Cursor, EventLog
 
-WRITTEN_S: Final = 2.0
-"""How long an answer to a client waits for the log. A full disk does not take live control away: it goes on then."""
+ANSWER_MARGIN_S: Final = 5.0
+"""How much longer than its agent this host may take to answer."""
 LAST_WORDS_S: Final = 30.0
 """How long a host that was told to end tries to write down its last facts."""
 STOPPED = "stopped"
 """Why a session ended that a person stopped; `Session.stopped` reads it."""
 ARGUMENTS = re.compile(r"(?P<session>[a-z0-9][a-z0-9-]{0,63})(?: --since (?P<since>[0-9]{1,18}))?")
 
+log = logging.getLogger(__name__)
+
 
 class Host:
     """The host of the session that *launch* describes. The caller holds the host's lock."""
 
-    def __init__(self, places: Places, launch: Launch, backend: Backend) -> None:
+    def __init__(self, places: Places, launch: Launch, backend: Backend, limits: Limits | None = None) -> None:
         self._places = places
         self._launch = launch
         self._backend = backend
+        self._limits = limits or Limits()
         self._id = launch.session
         self._told = ""
         self._pen: Pen
         self._agent: Structured
+        self._answers: Answers
         self._running = False
 
     async def run(self) -> bool:
         """Live as long as the agent does; false if there never was one."""
         book = await asyncio.to_thread(Book, self._places, self._id)
         self._pen = Pen(book)
-        self._agent = Structured(self._pen, self._this_time(book), self._backend)
+        self._agent = Structured(self._pen, self._this_time(book), self._backend, self._limits.call_s)
+        self._answers = Answers(self._pen, self._agent)
         self._running = True
         server = HostServer(self._places.socket(self._id), self._receive, self._agent.live.unwatch)
         try:
@@ -108,7 +115,14 @@ class Host:
         generation = max(self._launch.generation, book.session.generation + 1)
         resume = self._launch.resume or (book.session.resume_id if generation > 1 else None)
         prompt = self._launch.prompt if generation == 1 else ""
-        return msgspec.structs.replace(self._launch, generation=generation, resume=resume, prompt=prompt)
+        return msgspec.structs.replace(
+            self._launch,
+            generation=generation,
+            resume=resume,
+            prompt=prompt,
+            remembers=book.last_prompt if resume else "",
+            handshake_s=self._limits.handshake_s,
+        )
 
     def _queue_first_prompt(self) -> None:
         """The launch's own prompt is the first of the first generation, and is queued once."""
@@ -129,6 +143,9 @@ class Host:
 
     def _receive(self, connection: Connection, frame: FromClient) -> Awaitable[Frame | None] | Frame | None:
         match frame:
+            case Hello():
+                answer_s = self._limits.call_s + ANSWER_MARGIN_S
+                return Welcome(n=frame.n, pid=os.getpid(), kasmon=__version__, answer_s=answer_s)
             case Do():
                 if frame.session != self._id:
                     raise SessionNotFoundError(frame.session)
@@ -157,7 +174,9 @@ class Host:
                 self._must_run()
                 receipt = await self._agent.prompts.take(prompt)
             case Answer() as answer:
-                await self._answer(connection, answer)
+                if not self._backend.abilities.asks:
+                    raise UnableError(f"the agent of session {self._id!r} takes no answers.")
+                await self._answers.carry(answer, connection.peer_pid, is_agents=connection.as_agent)
             case Interrupt() as interrupt:
                 self._must_run()
                 if not self._backend.abilities.interrupts:
@@ -166,34 +185,23 @@ class Host:
             case Stop() as stop:
                 self._must_run()
                 self._agent.end(STOPPED, stop.grace_s)
+            case Requeue() as requeue:
+                receipt = self._agent.prompts.requeue(requeue)
+            case Configure() as configure:
+                self._must_run()
+                self._check_settings(configure)
+                await self._agent.tell(configure)
         await self._pen.written(WRITTEN_S)
         return Done(n=frame.n, receipt=receipt)
 
-    async def _answer(self, connection: Connection, answer: Answer) -> None:
-        """Accept *answer*, write it down, and only then tell the agent."""
-        pid = self._pen.session.pid
-        agents = {pid} if pid and pid != os.getpid() else set()
-        if connection.as_agent or await asyncio.to_thread(is_agents_own, connection.peer_pid, agents):
-            raise RefusedError("an agent cannot answer requests.", hint="Answer from a terminal of your own.")
-        if not self._backend.abilities.asks:
-            raise UnableError(f"the agent of session {self._id!r} takes no answers.")
-        taken = self._agent.asks.take(answer)
-        if taken is None:
-            return
-        await self._pen.written(WRITTEN_S)
-        try:
-            await self._agent.tell(taken.answer)
-        except (RequestClosedError, StaleRequestError) as error:
-            self._agent.notice(f"The answer to {answer.request} came too late: the agent no longer waits for it.")
-            raise RequestClosedError(answer.request, "the agent no longer waits for it") from error
-        except RefusedError as error:
-            self._agent.notice(f"The agent did not take the answer to {answer.request}: {error.message}")
-            if not self._agent.has_ended:
-                self._agent.asks.reopen(taken)
-            raise
-        except KasmonError as error:
-            self._agent.notice(f"It is not known whether the agent has the answer to {answer.request}: {error.message}")
-            raise
+    def _check_settings(self, wanted: Configure) -> None:
+        can = self._backend.abilities
+        for value, able, what in (
+            (wanted.model, can.sets_model, "model"),
+            (wanted.permission_mode, can.sets_permission_mode, "permission mode"),
+        ):
+            if value is not None and not able:
+                raise UnableError(f"the {what} of session {self._id!r} cannot be changed while it runs.")
 
     def _must_run(self) -> None:
         if self._agent.has_ended:
@@ -237,7 +245,7 @@ def main(argv: Sequence[str]) -> int:
         if arguments["since"] and _has_grown(here, session, Cursor(int(arguments["since"]))):
             return 0
         launch, backend = _prepared(here, session)
-        return asyncio.run(_hosted(Host(here, launch, backend)))
+        return asyncio.run(_hosted(Host(here, launch, backend, in_force(here, log.warning).limits)))
     finally:
         lock.let_go()
 
@@ -260,7 +268,7 @@ def _prepared(here: Places, session: SessionId) -> tuple[Launch, Backend]:
     except KasmonError as error:
         return launch, Absent(error)
     except Exception as error:  # a backend that cannot be imported is the session's end, and says so
-        logging.getLogger(__name__).exception("the backend %r cannot be imported", launch.backend)
+        log.exception("the backend %r cannot be imported", launch.backend)
         return launch, Absent(LaunchError(f"the backend {launch.backend!r} cannot be imported: {error!r}."))
 
 

@@ -13,10 +13,10 @@ from typing import Final
 import msgspec
 
 from kasmon.clean import clean_line
-from kasmon.errors import KasmonError, RefusedError, SessionBusyError, TimedOutError, UsageError
+from kasmon.errors import KasmonError, NotFoundError, RefusedError, SessionBusyError, TimedOutError, UsageError
 from kasmon.host.pen import Pen
-from kasmon.model.command import Interrupt, Prompt, Receipt, ReceiptId, ReceiptState, Wish
-from kasmon.model.event import Event, ReceiptMoved, TurnEnded, TurnStarted
+from kasmon.model.command import Interrupt, Prompt, Receipt, ReceiptId, ReceiptState, Requeue, Wish
+from kasmon.model.event import Event, QueueOrdered, ReceiptMoved, TurnEnded, TurnStarted
 from kasmon.model.state import SessionState
 
 QUEUE: Final = 100
@@ -25,6 +25,8 @@ BEGIN_S: Final = 10.0
 """How long a prompt that an idle agent took may take to begin its turn, before the next may go."""
 SHOWN: Final = 200
 TAKEN_IN = "taken in with another turn"
+TAKEN_BACK = "taken back"
+NOT_STEERED = "this agent takes nothing in while a turn runs: it waits for the turn's end"
 ON_THE_WAY = (ReceiptState.TYPED, ReceiptState.SUBMITTED)
 
 R = ReceiptState
@@ -33,7 +35,9 @@ R = ReceiptState
 class Prompts:
     """The prompts of one agent; `give` carries a wish to it."""
 
-    def __init__(self, pen: Pen, give: Callable[[Wish], Awaitable[None]]) -> None:
+    def __init__(self, pen: Pen, give: Callable[[Wish], Awaitable[None]], *, steers: bool = True) -> None:
+        """*steers*: a prompt can go to the agent while a turn runs; else it waits for the turn's end."""
+        self._steers = steers
         self.is_ready = False
         """The agent runs and has said so; until then every prompt waits."""
         self._pen = pen
@@ -66,6 +70,8 @@ class Prompts:
             raise SessionBusyError(self._pen.session.id, state)
         if not self.is_ready or (prompt.when == "idle" and not self._is_free()):
             return self.queue(prompt)
+        if prompt.when == "now" and not self._steers and not self._is_free(queued=0):
+            return self.queue(prompt, NOT_STEERED)
         async with self._handing:
             if prompt.when == "interrupt" and self.state is not SessionState.IDLE:
                 await self._interrupt()
@@ -75,8 +81,8 @@ class Prompts:
             finally:
                 self._changed.set()
 
-    def queue(self, prompt: Prompt) -> Receipt:
-        """Keep *prompt* until the agent is idle.
+    def queue(self, prompt: Prompt, why: str = "") -> Receipt:
+        """Keep *prompt* until the agent is idle; *why* tells its sender the reason, where it is no plain one.
 
         Raises:
             RefusedError: if too many wait already.
@@ -85,8 +91,34 @@ class Prompts:
         if session.queue >= QUEUE:
             raise RefusedError(f"{QUEUE} prompts wait already for session {session.id!r}.")
         receipt = self._receipt(session.next_receipt(), prompt, R.QUEUED)
-        self._move(receipt, prompt)
+        receipt = self._move(msgspec.structs.replace(receipt, reason=why), prompt)
         self._changed.set()
+        return receipt
+
+    def requeue(self, wish: Requeue) -> Receipt:
+        """Change, move or take back a prompt that waits; its receipt after that.
+
+        Raises:
+            NotFoundError: if there is no such receipt.
+            RefusedError: if its prompt waits no more; nothing changed then.
+            UsageError: if it would be empty.
+        """
+        receipt = next((known for known in self._pen.session.receipts if known.id == wish.receipt), None)
+        if receipt is None:
+            raise NotFoundError(f"no prompt is called {wish.receipt!r}.", hint="`kasmon show` lists the receipts.")
+        if receipt.state is not R.QUEUED:
+            raise RefusedError(f"the prompt {receipt.id!r} is {receipt.state}: it waits no more.")
+        if wish.text is not None and not wish.text.strip():
+            raise UsageError("a prompt needs text.", hint="Take it back instead.")
+        if wish.drop:
+            return self._step(receipt, R.REFUSED, TAKEN_BACK)
+        if wish.place is not None:
+            order = [waiting.id for waiting in self._in(R.QUEUED) if waiting.id != receipt.id]
+            order.insert(max(0, wish.place), receipt.id)
+            self._pen.note(QueueOrdered(at=time.time(), receipts=tuple(order)))
+        if wish.text is not None:
+            prompt = msgspec.structs.replace(self._prompt(receipt.id), text=wish.text)
+            receipt = self._move(msgspec.structs.replace(receipt, text=_shown(wish.text), at=time.time()), prompt)
         return receipt
 
     def heard(self, event: Event) -> None:

@@ -12,7 +12,7 @@ from typing import TypeAlias
 import msgspec
 
 from kasmon import __version__
-from kasmon.errors import KasmonError, RefusedError
+from kasmon.errors import KasmonError, RefusedError, UsageError
 from kasmon.host.failure import failed
 from kasmon.host.peer import Peer, is_ours, peer_of
 from kasmon.host.wire import (
@@ -31,6 +31,9 @@ from kasmon.host.wire import (
 SEND_BUFFER_BYTES = 64 * 1024
 """How much the system keeps for a reader that is behind; what comes later waits here and can still be replaced."""
 BACKLOG = 128
+ACCEPTING = 3
+"""How many turns of the loop it takes to make a connection that was accepted. One that is made while the server closes
+would hang: python/cpython#109564, open."""
 GOODBYE_S = 2.0
 """How long a closing server waits for what is under way."""
 
@@ -95,8 +98,14 @@ class Connection(asyncio.Protocol):
 
     def _write(self, frame: Push) -> None:
         made = frame() if callable(frame) else frame
-        if made is not None and self._transport is not None:
+        if made is None or self._transport is None:
+            return
+        try:
             self._transport.write(pack(made))
+        except UsageError as error:
+            log.warning("%s", error)
+            if isinstance(made, Numbered):
+                self._transport.write(pack(failed(made.n, RefusedError(error.message))))
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport)
@@ -106,6 +115,9 @@ class Connection(asyncio.Protocol):
             self._peer = peer_of(connected)
         except OSError:
             log.warning("a client was refused: the system does not say whose it is")
+            transport.abort()
+            return
+        if self._server.is_closing:
             transport.abort()
             return
         if not is_ours(self._peer):
@@ -150,11 +162,18 @@ class HostServer:
 
     def __init__(self, socket: Path, receive: Receive, lost: Callable[[Connection], None]) -> None:
         self.connections: set[Connection] = set()
+        self.is_closing = False
+        """Who connects from now on is not let in, and sees that: the line ends before any greeting."""
         self._path = socket
         self._receive = receive
         self._lost = lost
         self._server: asyncio.Server | None = None
         self._tasks: set[asyncio.Task[None]] = set()
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether a client is there, or something is under way for one that left."""
+        return bool(self.connections or self._tasks)
 
     async def start(self) -> None:
         """Listen. A socket that was left there is removed first: whoever calls this holds the host's lock.
@@ -167,12 +186,18 @@ class HostServer:
         self._server = await loop.create_unix_server(lambda: Connection(self), sock=listening, backlog=BACKLOG)
 
     async def aclose(self) -> None:
-        """Stop listening, let what is under way end, send what is waiting, hang up. Idempotent and bounded."""
+        """Stop listening, let what is under way end, send what is waiting, hang up. Idempotent and bounded.
+
+        Nobody is let in from the moment of the call, before anything is awaited.
+        """
+        self.is_closing = True
         if self._server is None:
             return
-        self._server.close()
-        self._server = None
+        server, self._server = self._server, None
         await asyncio.to_thread(self._path.unlink, missing_ok=True)
+        for _ in range(ACCEPTING):
+            await asyncio.sleep(0)
+        server.close()
         this = asyncio.current_task()
         if tasks := {task for task in self._tasks if task is not this}:
             _, slow = await asyncio.wait(tasks, timeout=GOODBYE_S)

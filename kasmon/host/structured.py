@@ -11,17 +11,21 @@ from typing import Final
 import msgspec
 
 from kasmon.backends.base import Agent, Backend, Chunk
+from kasmon.boot import boot
 from kasmon.errors import KasmonError, RefusedError, SessionEndedError, TimedOutError
 from kasmon.host.alive import started_at
 from kasmon.host.asks import Asks
 from kasmon.host.live import Live
 from kasmon.host.pen import Pen
+from kasmon.host.policy import Policy
 from kasmon.host.prompts import Prompts
-from kasmon.model.command import Launch, Prompt, Stop, Wish
-from kasmon.model.event import Event, NoticeRaised, SessionEnded, SessionStarted
+from kasmon.model.command import Answer, Launch, Prompt, Stop, Wish
+from kasmon.model.event import Event, NoticeRaised, RequestOpened, SessionEnded, SessionStarted
+from kasmon.model.permission import Decision, Request
+from kasmon.model.rule import Effect, Rule
 
-WISH_S: Final = 10.0
-"""How long an agent may take to take a wish."""
+NET_S: Final = 2.0
+"""How much longer than it may an agent's introduction is waited for: its backend knows better why it did not come."""
 CLOSING_S: Final = 12.0
 """How long ending an agent may take: what its backend promises, and a little."""
 NOT_KNOWN = "It is not known whether it will."
@@ -32,19 +36,24 @@ log = logging.getLogger(__name__)
 class Structured:
     """The agent of one session, in one generation. What it says is noted; where it fails it ends, with the reason."""
 
-    def __init__(self, pen: Pen, launch: Launch, backend: Backend) -> None:
+    def __init__(self, pen: Pen, launch: Launch, backend: Backend, call_s: float) -> None:
+        """*call_s*: how long the agent may take to take a wish, in seconds."""
         self.has_ended = False
         self.opened = False
-        self.asks = Asks(pen)
+        self.policy = Policy(pen.book.places, launch)
+        self.asks = Asks(pen, self.policy)
         self.live = Live(launch.session)
-        self.prompts = Prompts(pen, self.tell)
+        self.prompts = Prompts(pen, self.tell, steers=backend.abilities.steers)
         self._pen = pen
         self._launch = launch
         self._backend = backend
+        self._call_s = call_s
         self._agent: Agent | None = None
         self._opening: asyncio.Task[Agent] | None = None
         self._hearing: asyncio.Task[None] | None = None
         self._ending: asyncio.Task[None] | None = None
+        self._answering: set[asyncio.Task[None]] = set()
+        """Answers by rule on their way to the agent."""
         self._in_a_hurry = asyncio.Event()
         self._told_why = ""
         """Why it was told to end; empty while nobody told it."""
@@ -71,6 +80,8 @@ class Structured:
             event = await self._introduced(event)
         elif isinstance(event, SessionEnded) and self._told_why:
             event = msgspec.structs.replace(event, why=self._told_why)
+        elif isinstance(event, RequestOpened):
+            await self._refresh_rules()
         try:
             known = self.asks.heard(event)
             if known is None:
@@ -85,6 +96,9 @@ class Structured:
         self.asks.forget_closed()
         self.live.heard(known)
         self.prompts.heard(known)
+        if isinstance(known, RequestOpened) and (rule := self.policy.decides(known.request)) is not None:
+            self._answering.add(task := asyncio.create_task(self._answer_by(rule, known.request)))
+            task.add_done_callback(self._answering.discard)
 
     async def tell(self, wish: Wish) -> None:
         """Carry *wish* to the agent.
@@ -102,10 +116,10 @@ class Structured:
         if isinstance(wish, Prompt):
             wish = msgspec.structs.replace(wish, when="now")
         try:
-            async with asyncio.timeout(WISH_S):
+            async with asyncio.timeout(self._call_s):
                 await self._agent.send(wish)
         except TimeoutError as error:
-            raise TimedOutError(f"the agent did not take it within {WISH_S:g} s.", hint=NOT_KNOWN) from error
+            raise TimedOutError(f"the agent did not take it within {self._call_s:g} s.", hint=NOT_KNOWN) from error
         except KasmonError:
             raise
         except Exception as error:  # a backend's mistake must not take the host down; the notice records it
@@ -130,22 +144,51 @@ class Structured:
         log.warning("%s", text, exc_info=error)
         self._pen.note(NoticeRaised(at=time.time(), text=text, level="error"))
 
+    async def _refresh_rules(self) -> None:
+        before = self.policy.trouble
+        await asyncio.to_thread(self.policy.refresh)
+        if self.policy.trouble and self.policy.trouble != before:
+            self.notice(f"No standing rule holds: {self.policy.trouble}")
+
+    async def _answer_by(self, rule: Rule, request: Request) -> None:
+        """Answer *request* as *rule* says; where that fails it waits for a person."""
+        decision = Decision.ALLOW if rule.effect is Effect.ALLOW else Decision.DENY
+        reason = "" if rule.effect is Effect.ALLOW else f"A standing rule denies {rule.words}."
+        answer = Answer(request=request.id, digest=request.digest, decision=decision, reason=reason)
+        try:
+            taken = self.asks.take(answer, by="policy", rule=rule.id)
+        except KasmonError:
+            return  # a person was faster
+        assert taken is not None
+        try:
+            await self.tell(taken.answer)
+        except RefusedError as error:
+            self.notice(f"The agent did not take the answer of rule {rule.id} to {request.id}: {error.message}")
+            if not self.has_ended:
+                self.asks.reopen(taken)
+        except KasmonError as error:
+            self.notice(f"It is not known whether the agent has the answer to {request.id}: {error.message}")
+
     async def _open(self) -> Agent | None:
         """The agent; None if it could not be opened, or was told to end before, which is then noted."""
         if self._told_why:
             await self.heard(SessionEnded(at=time.time(), why=self._told_why))
             return None
         self._opening = asyncio.ensure_future(self._backend.open(self._launch))
+        limit_s = self._launch.handshake_s
+        patience = asyncio.timeout(None if limit_s is None else limit_s + NET_S)
         why = ""
         try:
-            return await self._opening
+            async with patience:
+                return await self._opening
         except asyncio.CancelledError:
             if not self._told_why:
                 raise
         except KasmonError as error:
             why = str(error)
         except Exception as error:  # noqa: BLE001 - a backend's mistake is no silent death; the notice records it
-            why = f"its backend failed: {error!r}"
+            late = patience.expired() and f"it did not introduce itself within {limit_s:g} s"
+            why = late or f"its backend failed: {error!r}"
             self.notice(f"The agent could not be opened: {why}", error)
         await self.heard(SessionEnded(at=time.time(), why=why))
         return None
@@ -205,9 +248,11 @@ class Structured:
         return msgspec.structs.replace(
             started,
             generation=self._launch.generation,
+            abilities=tuple(name for name, has in msgspec.structs.asdict(self._backend.abilities).items() if has),
             backend=self._launch.backend or started.backend,
             mode=self._launch.mode,
             workdir=started.workdir or self._launch.workdir,
             host_pid=os.getpid(),
             pid_started=born,
+            pid_boot=await asyncio.to_thread(boot),
         )

@@ -66,11 +66,12 @@ def survey(places: Places) -> Estate:
     return Estate(tuple(left), forgotten)
 
 
-def fate(session: Session, facts: PaneFacts | None, server_started: float | None) -> Fate:
+def fate(session: Session, facts: PaneFacts | None, server_started: float | None, of_boot: str) -> Fate:
     """What became of *session*, whose pane is *facts* if it is there. Pure.
 
     Args:
         server_started: when today's tmux server began, on the clock of `Session.pid_started`; None if there is none.
+        of_boot: today's boot of the machine, as in `Session.pid_boot`.
     """
     if facts is not None and not facts.is_dead:
         return Fate.FOUND  # also where its log does not know: a host that is killed may have no time to say so
@@ -81,6 +82,8 @@ def fate(session: Session, facts: PaneFacts | None, server_started: float | None
     if session.state is SessionState.LOST:
         return Fate.NOTHING
     if server_started is None or (session.pid_started is not None and server_started > session.pid_started):
+        return Fate.LOST
+    if session.pid_boot and session.pid_boot != of_boot:
         return Fate.LOST
     return Fate.GONE
 

@@ -12,7 +12,7 @@ from kasmon.host.server import Connection
 from kasmon.host.view import View
 from kasmon.host.window import Window
 from kasmon.host.wire import Blur, Focus, Keys, Look, PaneSeen, Paste, Read, Scroll, Text, Unwatch, Watch
-from kasmon.model.command import Launch, Receipt, Wish
+from kasmon.model.command import Launch, Receipt, Requeue, Wish
 from kasmon.model.permission import SessionId
 from kasmon.paths import Places
 from kasmon.tmux import request as ask
@@ -79,7 +79,7 @@ class Tenant:
         if self._life is not None:
             await self._life.let_go()
 
-    async def do(self, wish: Wish) -> Receipt | None:
+    async def do(self, wish: Wish | Requeue) -> Receipt | None:
         """Carry *wish* to its agent; see `Life.do`."""
         if self._life is None:
             raise SessionEndedError(self.session)

@@ -1,4 +1,7 @@
-"""The shared host of all tmux sessions: the one process that talks to our tmux server, and that writes their logs."""
+"""The shared host of all tmux sessions: the one process that talks to our tmux server, and that writes their logs.
+
+It ends by itself when no agent runs and nobody has called for a while; whoever needs it next starts it again.
+"""
 
 import asyncio
 import contextlib
@@ -9,14 +12,17 @@ import resource
 import signal
 import sys
 import time
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Final
 
 from kasmon import __version__
 from kasmon.backends.tmux import TmuxBackend
+from kasmon.boot import boot
+from kasmon.config import Config, in_force
 from kasmon.errors import KasmonError, RefusedError, SessionNotFoundError, TmuxError
 from kasmon.host.alive import HostLock, started_at
 from kasmon.host.book import wanted
+from kasmon.host.idle import IDLE_S, LOOKS, Idleness
 from kasmon.host.life import write_off
 from kasmon.host.server import Connection, HostServer
 from kasmon.host.takeover import Estate, Fate, fate, strays, survey
@@ -59,15 +65,26 @@ log = logging.getLogger(__name__)
 class Terminals:
     """All tmux sessions of *here*. The caller holds the host's lock."""
 
-    def __init__(self, here: Places) -> None:
+    def __init__(
+        self,
+        here: Places,
+        config: Config | None = None,
+        *,
+        idle_s: float = IDLE_S,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """*idle_s*: how long it waits for somebody who needs it, in seconds of *clock*."""
         self._places = here
-        self._backend = TmuxBackend(here)
+        self._idle_s = idle_s
+        self._clock = clock
+        self._idleness = Idleness(idle_s, clock())
+        self._backend = TmuxBackend(here, (config or Config()).tmux)
         self._tenants: dict[SessionId, Tenant] = {}
         self._tmux = ""
         self._told_to_end = asyncio.Event()
 
     async def run(self) -> None:
-        """Take over what runs, then do what clients want until told to end. Agents go on."""
+        """Take over what runs, then do what clients want until told to end, or not needed any more. Agents go on."""
         line = self._backend.line
         line.on_lost = self._lost
         server = HostServer(self._places.tmux_host_socket, self._receive, self._left)
@@ -76,7 +93,7 @@ class Terminals:
         try:
             await self._take_over()
             await server.start()
-            await self._told_to_end.wait()
+            await self._serve(server)
         finally:
             await server.aclose()
             await asyncio.gather(*(tenant.let_go() for tenant in self._tenants.values()))
@@ -85,6 +102,17 @@ class Terminals:
     def end(self) -> None:
         """End this host, cleanly and soon; agents go on."""
         self._told_to_end.set()
+
+    async def _serve(self, server: HostServer) -> None:
+        """Return when told to end, or idle for long. Nothing may be awaited from then until the server closes."""
+        self._idleness.used(self._clock())
+        while not self._told_to_end.is_set():
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(self._idle_s / LOOKS):
+                    await self._told_to_end.wait()
+            is_needed = server.is_busy or any(tenant.is_alive for tenant in self._tenants.values())
+            if self._idleness.is_over(is_needed, self._clock()):
+                return
 
     # -- what runs already
 
@@ -98,9 +126,10 @@ class Terminals:
         except TmuxError as error:
             log.warning("tmux cannot be used: %s", error)
         began = await asyncio.to_thread(started_at, line.process.pid) if line.is_open and line.process else None
+        of_boot = await asyncio.to_thread(boot)
         for left in estate.left:
             session, facts = left.launch.session, panes.get(left.launch.session)
-            match fate(left.session, facts, began):
+            match fate(left.session, facts, began, of_boot):
                 case Fate.FOUND:
                     assert facts is not None
                     with contextlib.suppress(RefusedError):
@@ -209,6 +238,7 @@ class Terminals:
             raise RefusedError(f"session {session!r} is structured; it has a host of its own.")
 
     def _left(self, connection: Connection) -> None:
+        self._idleness.used(self._clock())
         for tenant in self._tenants.values():
             tenant.leave(connection)
 
@@ -224,14 +254,14 @@ def main(argv: Sequence[str] = ()) -> int:
         return 0
     try:
         _widen()
-        asyncio.run(_hosted(here))
+        asyncio.run(_hosted(Terminals(here, in_force(here, log.warning))))
     finally:
         lock.let_go()
     return 0
 
 
-async def _hosted(here: Places) -> None:
-    host, loop = Terminals(here), asyncio.get_running_loop()
+async def _hosted(host: Terminals) -> None:
+    loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         loop.add_signal_handler(number, host.end)
     await host.run()

@@ -4,16 +4,20 @@ Facts never travel here; they are in the log. A client sends wishes and says wha
 numbered frame once and pushes what is shown and forgotten: rows of a terminal, text as it is written.
 """
 
+import json
 import struct
 from collections.abc import Iterator
 from typing import Any, Literal, TypeAlias
 
 import msgspec
 
-from kasmon.model.command import Receipt, Wish
+from kasmon.errors import UsageError
+from kasmon.model.command import Answer, Receipt, Requeue, Wish
 from kasmon.model.permission import SessionId
 
 VERSION = 1
+ANSWER_S = 10.0
+"""How long an answer may take where its host does not say otherwise."""
 FRAME_BYTES = 16 * 1024 * 1024
 """The longest frame either side accepts."""
 
@@ -38,7 +42,9 @@ class Do(Numbered, frozen=True, kw_only=True, tag="do"):
     """Carry this wish to the session's agent; answered by `Done` (with a receipt for a prompt) or `Failed`."""
 
     session: SessionId
-    wish: Wish
+    wish: Wish | Requeue
+    edited: bytes = b""
+    """On the wire only: the changed input of an answer, as JSON. MessagePack has no number of more than 64 bits."""
 
 
 class Start(Numbered, frozen=True, kw_only=True, tag="start"):
@@ -135,6 +141,8 @@ class Welcome(Numbered, frozen=True, kw_only=True, tag="welcome"):
     kasmon: str = ""
     tmux: str = ""
     """The tmux version, from the shared tmux host."""
+    answer_s: float = ANSWER_S
+    """How long this host may take to answer any frame, in seconds."""
 
 
 class Done(Numbered, frozen=True, kw_only=True, tag="done"):
@@ -227,7 +235,7 @@ FromClient: TypeAlias = (
 FromHost: TypeAlias = Welcome | Done | Failed | Text | PaneSeen | Rows | Written | Gone
 
 _encoder = msgspec.msgpack.Encoder()
-from_client: msgspec.msgpack.Decoder[FromClient] = msgspec.msgpack.Decoder(FromClient)
+_from_client: msgspec.msgpack.Decoder[FromClient] = msgspec.msgpack.Decoder(FromClient)
 from_host: msgspec.msgpack.Decoder[FromHost] = msgspec.msgpack.Decoder(FromHost)
 
 
@@ -235,10 +243,52 @@ class WireError(Exception):
     """The other side sent what is no frame; the connection cannot go on."""
 
 
+class FromClientDecoder:
+    """Reads what a client sent."""
+
+    def decode(self, body: bytes) -> FromClient:
+        """
+        Raises:
+            msgspec.DecodeError: if it is no frame of a client's.
+        """
+        frame = _from_client.decode(body)
+        if not (isinstance(frame, Do) and isinstance(frame.wish, Answer) and frame.edited):
+            return frame
+        try:
+            wish = msgspec.structs.replace(frame.wish, input=json.loads(frame.edited))
+        except (ValueError, RecursionError) as error:
+            raise msgspec.DecodeError(f"the changed input cannot be read: {error}") from error
+        return msgspec.structs.replace(frame, wish=wish, edited=b"")
+
+
+from_client = FromClientDecoder()
+
+
 def pack(frame: Frame) -> bytes:
-    """*frame* as it goes on the wire, its length in front."""
-    body = _encoder.encode(frame)
+    """*frame* as it goes on the wire, its length in front.
+
+    Raises:
+        UsageError: if what it holds cannot be sent: it is too long or too deep, or holds half of a character.
+    """
+    name = type(frame).__struct_config__.tag
+    try:
+        body = _encoder.encode(_packable(frame))
+    except UnicodeEncodeError as error:
+        raise UsageError(
+            f"{error.object[error.start : error.end]!r} in {name!r} cannot be sent: it is no UTF-8."
+        ) from error
+    except (OverflowError, RecursionError, ValueError) as error:
+        raise UsageError(f"{name!r} cannot be sent: {error}.") from error
+    if len(body) > FRAME_BYTES:
+        raise UsageError(f"{name!r} cannot be sent: it has {len(body)} bytes, {FRAME_BYTES} fit.")
     return struct.pack(">I", len(body)) + body
+
+
+def _packable(frame: Frame) -> Frame:
+    if not (isinstance(frame, Do) and isinstance(frame.wish, Answer) and frame.wish.input is not None):
+        return frame
+    edited = json.dumps(frame.wish.input).encode()
+    return msgspec.structs.replace(frame, wish=msgspec.structs.replace(frame.wish, input=None), edited=edited)
 
 
 class Unpacker:

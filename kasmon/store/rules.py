@@ -3,7 +3,6 @@
 import contextlib
 import fcntl
 import os
-import tempfile
 import tomllib
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -12,7 +11,7 @@ import msgspec
 
 from kasmon.errors import ConfigError, NotFoundError
 from kasmon.model.rule import Rule
-from kasmon.paths import private_folder
+from kasmon.paths import private_folder, write_private
 
 
 class RuleBook:
@@ -112,17 +111,7 @@ class RuleBook:
     def _write(self, rules: tuple[Rule, ...]) -> None:
         import tomli_w  # only here: most hosts never write a rule
 
-        handle, name = tempfile.mkstemp(dir=self.path.parent, prefix=f".{self.path.name}.")
-        fresh = Path(name)
-        try:
-            with os.fdopen(handle, "wb") as written:
-                tomli_w.dump({"rule": [msgspec.to_builtins(rule) for rule in rules]}, written)
-                written.flush()
-                os.fsync(handle)
-            fresh.replace(self.path)
-        except BaseException:
-            fresh.unlink(missing_ok=True)
-            raise
+        write_private(self.path, tomli_w.dumps({"rule": [msgspec.to_builtins(rule) for rule in rules]}).encode())
 
 
 def _says(rule: Rule) -> tuple[str, ...]:

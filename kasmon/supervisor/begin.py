@@ -5,6 +5,7 @@ import contextlib
 import time
 from typing import Final
 
+from kasmon.config import in_force
 from kasmon.errors import (
     HostUnreachableError,
     KasmonError,
@@ -24,8 +25,9 @@ from kasmon.model.state import SessionState
 from kasmon.paths import Places
 from kasmon.supervisor.facts import Facts
 
-START_S: Final = 30.0
-"""How long an agent may take until its log says that it runs, in seconds."""
+START_S: Final = 60.0
+"""How long an agent may take until its log says that it runs, in seconds: longer than any kind of them needs for its
+introduction. Where the config gives that more, this grows with it."""
 
 
 async def begin(places: Places, launch: Launch, *, again: bool = False) -> None:
@@ -75,7 +77,8 @@ async def _hear(places: Places, launch: Launch, facts: Facts, unreachable: Kasmo
     """Wait until *facts* say that the agent runs, or never will."""
     is_tmux = launch.mode is Mode.TMUX
     lock = places.tmux_host_lock if is_tmux else places.host_lock(launch.session)
-    deadline, pause_s = time.monotonic() + START_S, 0.01
+    limit_s = START_S + ((await asyncio.to_thread(in_force, places)).limits.handshake_s or 0.0)
+    deadline, pause_s = time.monotonic() + limit_s, 0.01
     while True:
         is_hosted = unreachable is None and await asyncio.to_thread(lock_holder, lock) is not None
         for event in await asyncio.to_thread(facts.more):
@@ -91,7 +94,7 @@ async def _hear(places: Places, launch: Launch, facts: Facts, unreachable: Kasmo
             raise unreachable or HostUnreachableError(launch.name, said or "it ended without a word")
         if time.monotonic() > deadline:
             raise TimedOutError(
-                f"session {launch.name!r} did not start within {START_S:g} s.",
+                f"session {launch.name!r} did not start within {limit_s:g} s.",
                 hint="`kasmon show` tells how it goes on.",
             )
         await asyncio.sleep(pause_s)

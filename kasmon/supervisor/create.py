@@ -49,6 +49,8 @@ class NewSession(msgspec.Struct, frozen=True, kw_only=True):
     peers: int | None = None
     """The size of the wave, this session counted."""
     plan: str | None = None
+    window: str = ""
+    """tmux: what its window is called; empty is its name."""
     seed: int = 0
     """For the scripted agent: what its pauses are drawn from."""
     speed: float = 1.0
@@ -92,6 +94,7 @@ def prepare(
         plan=wanted.plan,
         fallback=resolved.fallback,
         bypassing=resolved.bypassing,
+        window=wanted.window,
         seed=wanted.seed,
         speed=wanted.speed,
         created_at=at,

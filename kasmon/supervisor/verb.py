@@ -30,6 +30,7 @@ from kasmon.model.permission import SessionId
 from kasmon.model.session import Session
 from kasmon.model.state import ALIVE, SessionState
 from kasmon.paths import Places, write_private
+from kasmon.store.rules import RuleBook
 from kasmon.supervisor.begin import begin
 from kasmon.supervisor.create import NewSession, prepare
 from kasmon.supervisor.facts import Facts
@@ -76,7 +77,7 @@ async def send(places: Places, session: Session, text: str, when: When = "now") 
         UsageError: if there is no text.
         SessionBusyError: if the agent is in a turn and *when* is `refuse`.
         SessionEndedError, HostUnreachableError: if nobody is there to take it.
-        TimedOutError: if the host did not answer in 10 s; whether it has the prompt is not known then.
+        TimedOutError: if the host did not answer in time; whether it has the prompt is not known then.
     """
     if not text.strip():
         raise UsageError("there is no text to send.")
@@ -139,7 +140,7 @@ async def restart(places: Places, session: Session, *, force: bool = False) -> N
         with contextlib.suppress(SessionEndedError):
             await stop(places, session)
     elif session.state is SessionState.LOST and not await asyncio.to_thread(
-        end_orphan, session.pid, session.pid_started
+        end_orphan, session.pid, session.pid_started, session.pid_boot
     ):
         raise RefusedError(f"the agent of session {session.name!r} lost its host and cannot be ended.")
     launch = await asyncio.to_thread(launch_of, places, session.id)
@@ -236,3 +237,5 @@ async def _tell_running_host(places: Places, frame: Numbered) -> None:
 def _strike_off(places: Places, session: SessionId) -> None:
     note(places, SessionForgotten(at=time.time(), session=session))
     places.environment(session).unlink(missing_ok=True)
+    with contextlib.suppress(KasmonError, OSError):  # a rule for a session that is gone covers nothing
+        RuleBook(places.rules).drop_session(session)

@@ -15,12 +15,13 @@ import msgspec
 import psutil
 
 from kasmon.backends.base import Backend
+from kasmon.config import Limits
 from kasmon.errors import HostUnreachableError
 from kasmon.host.alive import HostLock, is_running, lock_holder, started_at
 from kasmon.host.client import HostLink
 from kasmon.host.process import Host
 from kasmon.host.wire import Do, Done
-from kasmon.model.command import Launch, Mode, Prompt, Wish
+from kasmon.model.command import Launch, Mode, Prompt, Requeue, Wish
 from kasmon.model.event import Event
 from kasmon.model.permission import SessionId
 from kasmon.model.session import Session, apply, created
@@ -76,12 +77,14 @@ class House:
     # A host in this process
 
     @contextlib.asynccontextmanager
-    async def hosting(self, backend: Backend, launch: Launch | None = None) -> AsyncIterator[Host]:
+    async def hosting(
+        self, backend: Backend, launch: Launch | None = None, limits: Limits | None = None
+    ) -> AsyncIterator[Host]:
         """A host with an agent of the test's own; ended at the end, if it is not by then."""
         launch = launch or self.wants(backend="puppet")
         lock = HostLock(self.places.host_lock(launch.session))
         assert lock.take()
-        host = Host(self.places, launch, backend)
+        host = Host(self.places, launch, backend, limits)
         running = asyncio.create_task(host.run())
         try:
             await auntil(lambda: running.done() or self.places.socket(launch.session).exists())
@@ -143,7 +146,7 @@ class House:
                     child.wait(10)
 
 
-async def do(link: HostLink, wish: Wish, session: SessionId = ME) -> Done:
+async def do(link: HostLink, wish: Wish | Requeue, session: SessionId = ME) -> Done:
     """What the host answers to *wish*."""
     answer = await link.ask(Do(n=0, session=session, wish=wish), limit_s=25)
     assert isinstance(answer, Done)

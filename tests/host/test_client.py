@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import os
+import resource
 import signal
 import socket
 from collections.abc import AsyncIterator, Callable, Coroutine
@@ -237,6 +238,38 @@ async def test_a_host_that_cannot_come_up_shows_its_last_words(
     monkeypatch.setattr("sys.executable", "/bin/false")
     with pytest.raises(HostUnreachableError, match="exit code 1"):
         await reach()
+
+
+async def test_what_the_system_does_not_let_us_do_is_said_with_what_and_why(
+    house: House, reach: Reach, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    house.wants()
+    house.places.log(ME).mkdir()
+    with pytest.raises(HostUnreachableError, match=rf"'{ME}' does not answer: '{house.places.log(ME)}': Is a dir"):
+        await reach(start=True)
+
+    house.places.log(ME).rmdir()
+    house.places.host_log(ME).mkdir()
+    with pytest.raises(HostUnreachableError, match=rf"cannot be started: '{house.places.host_log(ME)}': Is a dir"):
+        await reach()
+
+    house.places.host_log(ME).rmdir()
+    house.places.host_lock(ME).symlink_to("elsewhere")
+    with pytest.raises(HostUnreachableError, match=rf"'{house.places.host_lock(ME)}': "):
+        await reach()
+    house.places.host_lock(ME).unlink()
+
+
+@pytest.mark.parametrize("mode", [Mode.SDK, Mode.TMUX])
+async def test_without_file_handles_it_is_said_so(house: House, mode: Mode) -> None:
+    house.wants(mode=mode)
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (3, hard))
+    try:
+        with pytest.raises(HostUnreachableError, match="open files"):
+            await link(house.places, ME, mode)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
 # The process

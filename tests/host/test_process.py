@@ -8,6 +8,7 @@ import msgspec
 import pytest
 
 from kasmon.backends.base import Abilities, Chunk
+from kasmon.config import Limits
 from kasmon.errors import (
     InteractiveOnlyError,
     KasmonError,
@@ -21,7 +22,21 @@ from kasmon.errors import (
 from kasmon.host import structured
 from kasmon.host.client import HostLink
 from kasmon.host.process import Host
-from kasmon.host.wire import Done, Forget, FromHost, Gone, Look, Quit, Read, Rename, Unwatch, Watch, Written
+from kasmon.host.wire import (
+    ANSWER_S,
+    Do,
+    Done,
+    Forget,
+    FromHost,
+    Gone,
+    Look,
+    Quit,
+    Read,
+    Rename,
+    Unwatch,
+    Watch,
+    Written,
+)
 from kasmon.model.command import Interrupt, Mode, Prompt, Stop
 from kasmon.model.event import (
     MessageSaid,
@@ -322,18 +337,61 @@ async def test_an_agent_that_cannot_be_interrupted_says_so(house: House, puppet:
             await do(await house.linked(), Interrupt())
 
 
-async def test_a_wish_that_the_agent_does_not_take_in_time_is_said_to_be_unknown(
-    house: House, puppet: Puppet, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_wish_that_the_agent_does_not_take_in_time_is_said_to_be_unknown(house: House, puppet: Puppet) -> None:
+    """The time is the config's `limits.call_s`; who asks is told to wait a little longer than that."""
+
     async def hangs(wish: object) -> None:
         await asyncio.Event().wait()
 
-    monkeypatch.setattr(structured, "WISH_S", 0.05)
     puppet.on_wish = hangs
-    async with house.hosting(puppet):
+    async with house.hosting(puppet, limits=Limits(call_s=0.05)):
         await started(house)
-        with pytest.raises(TimedOutError, match="not known"):
-            await do(await house.linked(), Interrupt())
+        link = await house.linked()
+        with pytest.raises(TimedOutError, match=r"within 0\.05 s\. It is not known"):
+            await link.ask(Do(n=0, session=ME, wish=Interrupt()))
+
+    assert 0.05 < link.welcome.answer_s < 10
+
+
+async def test_an_agent_that_does_not_introduce_itself_in_time_has_ended(
+    house: House, puppet: Puppet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The time is the config's `limits.handshake_s`; its backend is told, and has a little longer to say why."""
+
+    async def hangs() -> None:
+        await asyncio.Event().wait()
+
+    monkeypatch.setattr(structured, "NET_S", 0.0)
+    puppet.on_open = hangs
+    async with house.hosting(puppet, limits=Limits(handshake_s=0.05)):
+        await auntil(lambda: house.only(SessionEnded))
+
+    assert "it did not introduce itself within 0.05 s" == house.session().end_why
+    assert puppet.launch is not None
+    assert 0.05 == puppet.launch.handshake_s
+
+
+async def test_a_host_takes_its_limits_from_the_config(house: House) -> None:
+    house.places.config.mkdir()
+    house.places.config_file.write_text("[limits]\ncall_s = 77\n")
+    house.wants()
+    house.start()
+    link = await house.linked()
+
+    assert 77 < link.welcome.answer_s < 100
+    await link.aclose()
+
+
+async def test_a_config_that_cannot_be_used_keeps_no_host_from_starting(house: House) -> None:
+    house.places.config.mkdir()
+    house.places.config_file.write_text("[limits]\ncall_s = 'long'\n")
+    house.wants()
+    house.start()
+    link = await house.linked()
+
+    assert ANSWER_S < link.welcome.answer_s < 20
+    assert "limits.call_s" in house.places.host_log(ME).read_text()
+    await link.aclose()
 
 
 async def test_a_backend_that_fails_on_a_wish_is_a_notice_and_an_error(house: House, puppet: Puppet) -> None:

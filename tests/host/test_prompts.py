@@ -2,17 +2,21 @@
 
 import asyncio
 import time
+from typing import Any
 
+import msgspec
 import pytest
 
-from kasmon.errors import RefusedError, SessionBusyError, TimedOutError, UsageError
-from kasmon.host import prompts, structured
+from kasmon.config import Limits
+from kasmon.errors import NotFoundError, RefusedError, SessionBusyError, TimedOutError, UsageError
+from kasmon.host import prompts
+from kasmon.host.book import Book
 from kasmon.host.client import HostLink
-from kasmon.model.command import Interrupt, Prompt, Wish
+from kasmon.model.command import Interrupt, Prompt, ReceiptId, ReceiptState, Requeue, Wish
 from kasmon.model.event import ReceiptMoved, SessionEnded, SessionStarted, TurnEnded, TurnStarted
 from kasmon.model.state import SessionState
-from tests.host.house import House, prompt
-from tests.host.puppet import Puppet
+from tests.host.house import ME, House, do, prompt
+from tests.host.puppet import ABLE, Puppet
 from tests.waiting import auntil
 
 
@@ -210,10 +214,9 @@ async def test_a_prompt_without_an_echo_is_neither_repeated_nor_said_to_be_there
             await asyncio.Event().wait()
         puppet.obey(wish)
 
-    monkeypatch.setattr(structured, "WISH_S", 0.05)
     monkeypatch.setattr(prompts, "BEGIN_S", 1000.0)
     puppet.on_wish = hangs
-    async with house.hosting(puppet):
+    async with house.hosting(puppet, limits=Limits(call_s=0.05)):
         link = await ready(house)
         with pytest.raises(TimedOutError):
             await prompt(link, "one")
@@ -368,3 +371,91 @@ async def test_a_receipt_shows_the_first_line_of_its_prompt_cleaned(house: House
         await prompt(await ready(house), "\n\x1b]52;c;aGk=\x07tidy\tup\nand more")
 
     assert "tidy up" == house.session().receipts[0].text
+
+
+async def waiting(house: House, puppet: Puppet, *texts: str) -> HostLink:
+    """An agent in a turn, with *texts* waiting."""
+    link = await ready(house)
+    await prompt(link, "first")
+    await until_state(house, SessionState.WORKING)
+    for text in texts:
+        assert "queued" == await prompt(link, text, when="idle")
+    return link
+
+
+def queued(house: House) -> list[str]:
+    return [text for text, state in house.receipts() if state == "queued"]
+
+
+async def requeue(link: HostLink, n: int, **change: Any) -> None:
+    await do(link, Requeue(receipt=ReceiptId(f"{ME}-r{n}"), **change))
+
+
+async def test_what_waits_can_be_put_into_another_order(house: House, puppet: Puppet) -> None:
+    async with house.hosting(puppet):
+        link = await waiting(house, puppet, "one", "two", "three")
+        await requeue(link, 4, place=0)
+        assert ["three", "one", "two"] == queued(house)
+        await requeue(link, 2, place=9)
+        assert ["three", "two", "one"] == queued(house)
+        for count in (2, 3, 4):
+            puppet.say(turn_ended())
+            await auntil(lambda count=count: len(puppet.prompts) == count)  # type: ignore[misc]
+            await until_state(house, SessionState.WORKING)
+
+    assert ["first", "three", "two", "one"] == puppet.prompts
+
+
+async def test_what_waits_can_be_changed_and_taken_back(house: House, puppet: Puppet) -> None:
+    async with house.hosting(puppet):
+        link = await waiting(house, puppet, "one", "two")
+        await requeue(link, 2, text="better\nand longer")
+        await requeue(link, 3, drop=True)
+        assert ["better"] == queued(house)
+        puppet.say(turn_ended())
+        await auntil(lambda: len(puppet.prompts) == 2)
+
+    assert "better\nand longer" == puppet.prompts[-1]
+    assert [("two", "refused")] == [receipt for receipt in house.receipts() if receipt[0] == "two"]
+
+
+async def test_a_changed_queue_survives_its_host(house: House, puppet: Puppet) -> None:
+    async with house.hosting(puppet):
+        link = await waiting(house, puppet, "one", "two")
+        await requeue(link, 3, place=0, text="zwei")
+        after = await asyncio.to_thread(Book, house.places, ME)
+
+    waits = [receipt.id for receipt in after.session.receipts if receipt.state is ReceiptState.QUEUED]
+    assert ["zwei", "one"] == [after.prompts[receipt].prompt for receipt in waits]
+
+
+async def test_what_waits_no_more_cannot_be_changed(house: House, puppet: Puppet) -> None:
+    async with house.hosting(puppet):
+        link = await waiting(house, puppet, "one")
+        with pytest.raises(RefusedError, match="waits no more"):
+            await requeue(link, 1, text="other")
+        with pytest.raises(NotFoundError, match="r9"):
+            await requeue(link, 9, drop=True)
+        with pytest.raises(UsageError, match="needs text"):
+            await requeue(link, 2, text="  ")
+
+        assert ["one"] == queued(house)
+
+
+async def test_an_agent_that_cannot_be_steered_gets_a_prompt_after_its_turn(house: House, puppet: Puppet) -> None:
+    puppet.abilities = msgspec.structs.replace(ABLE, steers=False)
+    async with house.hosting(puppet):
+        link = await waiting(house, puppet)
+        assert "queued" == await prompt(link, "now, please", when="now")
+        assert ["first"] == puppet.prompts
+        assert "takes nothing in while a turn runs" in house.session().receipts[-1].reason
+        puppet.say(turn_ended())
+        await auntil(lambda: len(puppet.prompts) == 2)
+
+
+async def test_an_agent_that_can_be_steered_gets_it_at_once(house: House, puppet: Puppet) -> None:
+    async with house.hosting(puppet):
+        link = await waiting(house, puppet)
+
+        assert "submitted" == await prompt(link, "now, please", when="now")
+        assert ["first", "now, please"] == puppet.prompts

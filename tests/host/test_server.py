@@ -11,16 +11,26 @@ import sys
 import threading
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
 
-from kasmon.errors import HostUnreachableError, KasmonError, RefusedError, RequestClosedError, TimedOutError
+from kasmon.errors import (
+    HostUnreachableError,
+    KasmonError,
+    RefusedError,
+    RequestClosedError,
+    TimedOutError,
+    UsageError,
+)
 from kasmon.host import server
 from kasmon.host.link import HostLink
 from kasmon.host.server import Connection, HostServer
 from kasmon.host.wire import (
+    FRAME_BYTES,
     VERSION,
+    Do,
     Done,
     Failed,
     Frame,
@@ -29,7 +39,9 @@ from kasmon.host.wire import (
     Hello,
     Keys,
     Look,
+    Paste,
     Quit,
+    Text,
     Unpacker,
     Welcome,
     Written,
@@ -37,6 +49,8 @@ from kasmon.host.wire import (
     from_host,
     pack,
 )
+from kasmon.model import command
+from kasmon.model.permission import Decision, RequestId
 from tests.host.house import ME, House
 from tests.waiting import auntil
 
@@ -74,6 +88,13 @@ def keys(data: bytes) -> Keys:
     return Keys(session=ME, data=data)
 
 
+def deep(levels: int) -> dict[str, Any]:
+    nested: dict[str, Any] = {}
+    for _ in range(levels):
+        nested = {"deeper": nested}
+    return nested
+
+
 def pushed(text: str) -> Written:
     return Written(session=ME, text=text)
 
@@ -97,6 +118,18 @@ async def test_a_host_may_greet_in_its_own_words(house: House) -> None:
     await server.aclose()
 
     assert "3.3a" == link.welcome.tmux
+
+
+async def test_an_answer_is_waited_for_as_long_as_the_host_says_that_it_may_take(house: House) -> None:
+    def receive(connection: Connection, frame: FromClient) -> Frame | None:
+        return Welcome(n=frame.n, pid=7, answer_s=0.05) if isinstance(frame, Hello) else None
+
+    server = HostServer(house.places.runtime / "test.sock", receive, lambda connection: None)
+    await server.start()
+    link = await HostLink.open(house.places.runtime / "test.sock")
+    with pytest.raises(TimedOutError, match=r"within 0\.05 s"):
+        await link.ask(Quit(n=0))
+    await server.aclose()
 
 
 async def test_only_its_user_can_reach_the_socket(line: Line) -> None:
@@ -304,6 +337,59 @@ async def test_a_host_that_does_not_greet_is_not_waited_for(house: House) -> Non
         mute.listen()
         with pytest.raises(TimedOutError):
             await HostLink.open(path, limit_s=0.05)
+
+
+UNSENDABLE = {
+    "half of a character": (command.Prompt(text="caf\udce9"), r"'\\udce9' in 'do' cannot be sent: it is no UTF-8"),
+    "too much": (command.Prompt(text="x" * FRAME_BYTES), f"{FRAME_BYTES} fit"),
+    "too deep": (
+        command.Answer(request=RequestId("x"), digest="", decision=Decision.EDIT, input=deep(100_000)),
+        "'do' cannot be sent",
+    ),
+    "too many digits": (
+        command.Answer(request=RequestId("x"), digest="", decision=Decision.EDIT, input={"n": 10**5000}),
+        "'do' cannot be sent",
+    ),
+}
+
+
+@pytest.mark.parametrize(("wish", "why"), UNSENDABLE.values(), ids=UNSENDABLE)
+async def test_what_cannot_be_sent_is_said_before_anything_is(line: Line, wish: command.Wish, why: str) -> None:
+    link = await HostLink.open(line.path)
+    with pytest.raises(UsageError, match=why):
+        await link.ask(Do(n=0, session=ME, wish=wish))
+
+    link.tell(keys(b"x"))
+    await auntil(lambda: line.heard)
+    assert [keys(b"x")] == line.heard
+
+
+async def test_what_is_told_and_cannot_be_sent_is_left_out(line: Line) -> None:
+    link = await HostLink.open(line.path)
+    link.tell(Paste(session=ME, text="x" * FRAME_BYTES))
+    link.tell(keys(b"x"))
+
+    await auntil(lambda: line.heard)
+    assert [keys(b"x")] == line.heard
+
+
+async def test_an_answer_that_is_too_long_is_a_refusal(line: Line) -> None:
+    line.answer = lambda connection, frame: Text(n=2, lines=("x" * FRAME_BYTES,))
+    link = await HostLink.open(line.path)
+
+    with pytest.raises(RefusedError, match=f"{FRAME_BYTES} fit"):
+        await link.ask(Quit(n=0))
+    assert link.is_open
+
+
+async def test_an_edited_input_that_is_no_json_is_refused(line: Line) -> None:
+    wish = command.Answer(request=RequestId("x"), digest="", decision=Decision.EDIT)
+    broken = Do(n=5, session=ME, wish=wish, edited=b"{")
+    answers = await _raw_all(line.path, pack(Hello(n=1)) + pack(broken), 2)
+
+    assert isinstance(answers[1], Failed)
+    assert "changed input cannot be read" in answers[1].message
+    assert [] == line.heard
 
 
 # Keys and pushes

@@ -19,8 +19,11 @@ def launch(session: str, mode: Mode = Mode.TMUX) -> Launch:
     return Launch(session=SessionId(session), name=session, agent="shell", mode=mode, backend="tmux", argv=("cat",))
 
 
-def runs(started: float | None = 100.0) -> Session:
-    fact = SessionStarted(at=1.0, mode=Mode.TMUX, pid=7, pid_started=started)
+TODAY = "boot-2"
+
+
+def runs(started: float | None = 100.0, of_boot: str = TODAY) -> Session:
+    fact = SessionStarted(at=1.0, mode=Mode.TMUX, pid=7, pid_started=started, pid_boot=of_boot)
     return apply(created(launch("abcdefgh"), 0.0), fact)
 
 
@@ -56,6 +59,8 @@ lost = apply(runs(), LineLost(at=2.0, what="tmux server"))
         (runs(), None, None, Fate.LOST),
         (runs(), None, 150.0, Fate.LOST),
         (runs(None), None, 150.0, Fate.GONE),
+        (runs(of_boot="boot-1"), None, 50.0, Fate.LOST),
+        (runs(of_boot=""), None, 50.0, Fate.GONE),
         (ended, pane(is_dead=True), 50.0, Fate.NOTHING),
         (ended, None, None, Fate.NOTHING),
         (lost, None, 150.0, Fate.NOTHING),
@@ -71,6 +76,8 @@ lost = apply(runs(), LineLost(at=2.0, what="tmux server"))
         "no server runs",
         "another server runs",
         "nobody knows when it started",
+        "the machine was booted since",
+        "nobody knows in which boot it started",
         "had ended before",
         "had ended before, and has no pane",
         "was lost before",
@@ -81,7 +88,7 @@ lost = apply(runs(), LineLost(at=2.0, what="tmux server"))
     ],
 )
 def test_its_fate(session: Session, facts: PaneFacts | None, server_started: float | None, expected: Fate) -> None:
-    assert expected is fate(session, facts, server_started)
+    assert expected is fate(session, facts, server_started, TODAY)
 
 
 def test_only_dead_panes_of_forgotten_sessions_are_ended() -> None:

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from kasmon.boot import boot
 from kasmon.errors import (
     RefusedError,
     SessionBusyError,
@@ -23,7 +24,7 @@ from kasmon.errors import (
     UnableError,
     UnavailableError,
 )
-from kasmon.host.alive import lock_holder
+from kasmon.host.alive import is_running, lock_holder
 from kasmon.host.link import HostLink
 from kasmon.host.wire import Do, Forget, Look, Quit, Read, Rename, Start
 from kasmon.model.command import Answer, Interrupt, Mode, Prompt, Stop
@@ -74,7 +75,8 @@ async def test_a_started_session_is_in_its_log(inn: Inn) -> None:
         assert isinstance(started, SessionStarted)
         assert facts
         assert (facts.pid, os.getpid(), 1) == (started.pid, started.host_pid, started.generation)
-        assert started.pid_started
+        assert is_running(started.pid, started.pid_started, started.pid_boot)
+        assert boot() == started.pid_boot
         assert os.getpid() == lock_holder(inn.places.host_lock(ME))
 
 
@@ -104,10 +106,10 @@ async def test_an_agent_knows_its_place_and_gets_its_own_variables_only(
         said = await inn.text(link, ME)
         names = [line.partition("=")[0] for line in said]
 
-        assert {f"KASMON_SESSION={ME}", "KASMON_TASK=3", "KASMON_WAVE=2", "KASMON_PEERS=4", "KASMON_PLAN=p"} <= set(
-            said
-        )
-        assert {"KASMOS_TASK=3", "KASMOS_WAVE=2", "KASMOS_PEERS=4", "TOKEN=a=b☃"} <= set(said)
+        place = {f"SESSION={ME}", "TASK=3", "WAVE=2", "PEERS=4", "PLAN=p"}
+        ours = {line for line in said if line.startswith(("KASMON_", "KASMOS_"))}
+        assert {f"{prefix}_{told}" for prefix in ("KASMON", "KASMOS") for told in place} == ours
+        assert "TOKEN=a=b☃" in said
         assert not {"SECRET_OF_THE_HOST", "TMUX", "TMUX_PANE"} & set(names)
         assert f"XDG_STATE_HOME={inn.places.state.parent}" in said
 
@@ -121,6 +123,16 @@ async def test_an_agent_gets_the_surroundings_of_today_not_those_in_which_tmux_w
         await inn.run(link, ME, *sh("echo $EDITOR; exec cat"))
 
         await auntil(lambda: "new-editor" == inn.session(SessionId(ME)).last_line)
+
+
+async def test_a_terminal_keeps_as_many_lines_as_the_config_says(inn: Inn) -> None:
+    inn.places.config.mkdir()
+    inn.places.config_file.write_text("[tmux]\nhistory_limit = 123\n")
+    inn.open()
+    async with inn.client() as link:
+        await inn.run(link, ME, "cat")
+
+    assert b"123\n" == inn.server.run("display-message", "-p", "-t", f"={ME}:", "#{history_limit}")
 
 
 async def test_what_only_a_start_needs_is_gone_after_it(inn: Inn) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from kasmon.clean import clean_block
+from kasmon.clean import outgoing
 from kasmon.errors import PasteRefusedError, SessionBusyError, SessionEndedError, UsageError
 from kasmon.host.wire import Do, Keys, Paste
 from kasmon.model.command import Prompt, ReceiptState
@@ -86,13 +86,22 @@ async def test_a_prompt_arrives_as_it_was_cleaned_in_one_paste_and_is_submitted(
     async with inn.serving() as link:
         await inn.run(link, ME, *inn.recorder("typed", BRACKETED))
         receipt = await prompted(link, ME, text)
-        expected = b"\x1b[200~" + clean_block(text).encode() + b"\x1b[201~\r"
+        expected = b"\x1b[200~" + outgoing(text).encode() + b"\x1b[201~\r"
 
         await auntil(lambda: len(inn.recorded("typed")) >= len(expected))
         assert expected == inn.recorded("typed")
         assert R.SUBMITTED is receipt.state
         assert ["typed", "submitted"] == states(inn, receipt.id)
     assert not list(inn.root.rglob("pwned"))
+
+
+async def test_a_prompt_in_any_script_arrives_as_it_was_written(inn: Inn) -> None:
+    text = "می\u200cخواهم क्\u200dष \u2067שלום\u2069 👩\u200d🔬"
+    async with inn.serving() as link:
+        await inn.run(link, ME, *inn.recorder("typed", BRACKETED))
+        await prompted(link, ME, text)
+
+        await auntil(lambda: b"\x1b[200~" + text.encode() + b"\x1b[201~\r" == inn.recorded("typed"))
 
 
 async def test_a_megabyte_arrives_whole(inn: Inn) -> None:

@@ -83,6 +83,7 @@ WRITERS: Final = frozenset(
     {
         ("kasmon/paths.py", "write_private"),
         ("kasmon/store/log.py", "append"),  # one line under flock, 0600
+        ("kasmon/store/rules.py", "_locked"),  # a lock, 0600
         ("kasmon/store/index.py", "_opened"),  # 0600, a cache
         ("kasmon/host/alive.py", "take"),  # a lock, 0600
         ("kasmon/host/spawn.py", "_opened"),  # what a host prints, 0600

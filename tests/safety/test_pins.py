@@ -99,7 +99,7 @@ async def answered(house: House, *decisions: Decision, digest: str = "") -> tupl
 @pytest.mark.parametrize("guarded", [True, False])
 def test_an_answer_to_another_text_reaches_nobody(house: House, monkeypatch: pytest.MonkeyPatch, guarded: bool) -> None:
     if not guarded:
-        without(monkeypatch, Asks, "take", "answer.digest != request.digest", "False")
+        without(monkeypatch, Asks, "checked", "answer.digest != request.digest", "False")
 
     refusals, heard = asyncio.run(answered(house, Decision.ALLOW, digest="0" * 64))
 
@@ -114,7 +114,7 @@ def test_of_two_answers_one_is_heard(house: House, monkeypatch: pytest.MonkeyPat
         without(
             monkeypatch,
             Asks,
-            "take",
+            "checked",
             "    if request is None or asked is None:",
             "    if request is not None and asked is not None:\n"
             "        KEPT[answer.request] = request, asked\n"

@@ -1,0 +1,73 @@
+"""A person's answer on its way to the agent: checked, kept as a rule where it is one, written down, then told."""
+
+import asyncio
+import contextlib
+import os
+from typing import Final
+
+from kasmon.errors import KasmonError, RefusedError, RequestClosedError, StaleRequestError
+from kasmon.host.asks import Taken
+from kasmon.host.kin import is_agents_own
+from kasmon.host.peer import seat
+from kasmon.host.pen import Pen
+from kasmon.host.policy import STANDING
+from kasmon.host.structured import Structured
+from kasmon.model.command import Answer
+
+WRITTEN_S: Final = 2.0
+"""How long an answer to a client waits for the log. A full disk does not take live control away: it goes on then."""
+
+
+class Answers:
+    """The answers to one agent's requests, one after the other: of two to the same request exactly one wins."""
+
+    def __init__(self, pen: Pen, agent: Structured) -> None:
+        self._pen = pen
+        self._agent = agent
+        self._turn = asyncio.Lock()
+
+    async def carry(self, answer: Answer, peer_pid: int, *, is_agents: bool) -> None:
+        """Take *answer*, which process *peer_pid* sent, and tell the agent.
+
+        Raises:
+            RefusedError: if an agent sent it, or it is not what its request takes; nothing was sent then.
+            KasmonError: if a rule could not be kept, or the agent could not be told.
+        """
+        pid = self._pen.session.pid
+        agents = {pid} if pid and pid != os.getpid() else set()
+        if is_agents or await asyncio.to_thread(is_agents_own, peer_pid, agents):
+            raise RefusedError("an agent cannot answer requests.", hint="Answer from a terminal of your own.")
+        async with self._turn:
+            taken = await self._taken(answer, await asyncio.to_thread(seat, peer_pid))
+        if taken is not None:
+            await self._pen.written(WRITTEN_S)
+            await self._tell(answer, taken)
+
+    async def _taken(self, answer: Answer, who: str) -> Taken | None:
+        asks, policy = self._agent.asks, self._agent.policy
+        request = asks.checked(answer).request
+        if answer.decision not in STANDING:
+            return asks.take(answer, who=who)
+        rule = await asyncio.to_thread(policy.remember, request, answer)
+        try:
+            return asks.take(answer, who=who, rule=rule.id)
+        except KasmonError:
+            if rule.request == request.id:
+                with contextlib.suppress(KasmonError):
+                    await asyncio.to_thread(policy.forget, rule)
+            raise
+
+    async def _tell(self, answer: Answer, taken: Taken) -> None:
+        try:
+            await self._agent.tell(taken.answer)
+        except (RequestClosedError, StaleRequestError) as error:
+            self._agent.notice(f"The answer to {answer.request} came too late: the agent no longer waits for it.")
+            raise RequestClosedError(answer.request, "the agent no longer waits for it") from error
+        except RefusedError as error:
+            self._agent.notice(f"The agent did not take the answer to {answer.request}: {error.message}")
+            if not self._agent.has_ended:
+                self._agent.asks.reopen(taken)
+            raise
+        except KasmonError as error:
+            self._agent.notice(f"It is not known whether the agent has the answer to {answer.request}: {error.message}")
+            raise

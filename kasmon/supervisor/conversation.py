@@ -1,0 +1,71 @@
+"""Which conversation an agent in a terminal has, and the command line that goes on with one there.
+
+What is read here was measured with claude 2.1.330, codex 0.169, opencode 1.18, gemini 0.61. None of them promises it,
+so each answer is checked against the process it is about, and no answer is made up.
+"""
+
+import contextlib
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+import msgspec
+
+UUID: Final = r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"
+ROLLOUT: Final = re.compile(rf"rollout-.*-({UUID})\.jsonl")
+"""The file that codex has open while a conversation goes on."""
+AFTER_FLAGS: Final = {"claude": "--resume", "opencode": "--session", "gemini": "--resume"}
+BUSY: Final = frozenset({"busy", "waiting"})
+"""What claude's registry says of a turn that runs, or waits for a person."""
+
+
+class Conversation(NamedTuple):
+    """What is known of the conversation in a terminal."""
+
+    id: str
+    is_busy: bool | None
+    """Whether a turn runs; None where its agent does not tell."""
+
+
+def resuming(program: str, argv: Sequence[str], conversation: str) -> tuple[str, ...] | None:
+    """*argv*, a program and its flags, with what makes it go on with *conversation*; None if it is not known how."""
+    if program == "codex":
+        return (argv[0], "resume", conversation, *argv[1:])
+    if program in AFTER_FLAGS:
+        return (*argv, AFTER_FLAGS[program], conversation)
+    return None
+
+
+def conversation_of(program: str, pid: int) -> Conversation | None:
+    """The conversation that the agent *program* has in process *pid*; None if it does not say. Blocks."""
+    import psutil  # only here: a command line that moves nothing does without
+
+    with contextlib.suppress(psutil.Error, OSError):
+        family = [psutil.Process(pid), *psutil.Process(pid).children(recursive=True)]
+        if program == "claude":
+            found = [_registered(process.pid, process.environ()) for process in family]
+        elif program == "codex":
+            found = [_rolled_out([file.path for file in process.open_files()]) for process in family]
+        else:
+            return None
+        return next((conversation for conversation in found if conversation is not None), None)
+    return None
+
+
+def _registered(pid: int, environment: dict[str, str]) -> Conversation | None:
+    """What claude's registry says of process *pid*, which writes its entry and removes it when it ends cleanly."""
+    home = environment.get("CLAUDE_CONFIG_DIR") or str(Path(environment.get("HOME", "/")) / ".claude")
+    try:
+        entry: dict[str, Any] = msgspec.json.decode((Path(home) / "sessions" / f"{pid}.json").read_bytes(), type=dict)
+    except (OSError, msgspec.DecodeError):
+        return None
+    conversation, status = entry.get("sessionId"), entry.get("status")
+    if entry.get("pid") != pid or not isinstance(conversation, str) or not re.fullmatch(UUID, conversation):
+        return None
+    return Conversation(conversation, None if status is None else status in BUSY)
+
+
+def _rolled_out(paths: Sequence[str]) -> Conversation | None:
+    found = [match[1] for path in paths if (match := ROLLOUT.fullmatch(Path(path).name))]
+    return Conversation(found[-1], None) if found else None

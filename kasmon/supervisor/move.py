@@ -1,0 +1,127 @@
+"""A session goes on in the other mode: ended here, and the same conversation resumed there, by the agent's own means.
+
+Nothing is ended before it is known that the other side can be started, and a turn that runs is never cut off. Where the
+other side does not start all the same, the session goes back to where it was.
+"""
+
+import asyncio
+import contextlib
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from kasmon.config import Config, Resolved, resolve
+from kasmon.errors import KasmonError, LaunchError, RefusedError, SessionBusyError, SessionEndedError, UnableError
+from kasmon.host.book import wanted as launch_of
+from kasmon.model.command import Launch, Mode
+from kasmon.model.session import Session
+from kasmon.model.state import ALIVE, SessionState
+from kasmon.paths import Places, write_private
+from kasmon.supervisor.begin import begin
+from kasmon.supervisor.conversation import conversation_of, resuming
+from kasmon.supervisor.verb import stop
+
+IN_A_TURN: Final = frozenset({SessionState.WORKING, SessionState.ASKING, SessionState.LIMITED, SessionState.STARTING})
+
+
+async def move(places: Places, config: Config, session: Session, to: Mode) -> Launch:
+    """Go on with the conversation of *session* in the mode *to*, under the same id and in the same log.
+
+    Raises:
+        RefusedError: if it runs there already, or prompts wait.
+        SessionBusyError: if a turn runs, or nobody can tell that none does.
+        UnableError: if its program cannot go on there, or does not tell which conversation it has.
+        LaunchError: if it could not be started there; it runs where it was, or the message says otherwise.
+    """
+    if to is session.mode:
+        raise RefusedError(f"session {session.name!r} runs in mode {to.value!r} already.")
+    if session.queue:
+        raise RefusedError(
+            f"session {session.name!r} has {session.queue} prompts waiting.", hint="Let them run or take them back."
+        )
+    before = await asyncio.to_thread(launch_of, places, session.id)
+    resolved = resolve(config, before.agent, to)
+    if resolved.mode is not to:
+        raise UnableError(f"cannot move {session.name!r} to {to.value!r}: {resolved.fallback}.")
+    conversation = await asyncio.to_thread(_conversation, session, Path(before.argv[0]).name if before.argv else "")
+    after = _moved(session, before, resolved, conversation)
+    back = _moved(session, before, resolve(config, before.agent, session.mode), conversation)
+    if session.state in ALIVE:
+        with contextlib.suppress(SessionEndedError):
+            await stop(places, session)
+    try:
+        await _go_on(places, after)
+    except KasmonError as error:
+        with contextlib.suppress(KasmonError):
+            await _go_on(places, msgspec.structs.replace(back, generation=after.generation + 1))
+            raise LaunchError(
+                f"session {session.name!r} did not start in mode {to.value!r}, so it goes on where it was: "
+                f"{error.message}"
+            ) from error
+        raise
+    return after
+
+
+async def _go_on(places: Places, launch: Launch) -> None:
+    await asyncio.to_thread(write_private, places.launch(launch.session), msgspec.json.encode(launch))
+    await begin(places, launch, again=True)
+
+
+def _conversation(session: Session, program: str) -> str:
+    """The conversation to go on with, of an agent that is in no turn.
+
+    Raises:
+        SessionBusyError, UnableError: as `move`.
+    """
+    is_busy: bool | None = session.state in IN_A_TURN
+    known = session.resume_id
+    if session.mode is Mode.TMUX and session.state in ALIVE:
+        told = conversation_of(program, session.pid) if session.pid else None
+        if told is not None:
+            known = told.id
+        if told is not None and told.is_busy is not None:
+            is_busy = told.is_busy
+        elif session.state is SessionState.UNSURE:
+            is_busy = None
+    if is_busy is None:
+        raise RefusedError(
+            f"nobody can tell whether {session.name!r} is in a turn.", hint="Stop it first, then move it."
+        )
+    if is_busy:
+        raise SessionBusyError(session.name, session.state)
+    if not known:
+        raise UnableError(f"{session.name!r} does not tell which conversation it has, so it cannot go on elsewhere.")
+    return known
+
+
+def _moved(session: Session, before: Launch, resolved: Resolved, conversation: str) -> Launch:
+    """How the session is started on the other side.
+
+    Raises:
+        UnableError: if its program takes no conversation there.
+    """
+    launch = msgspec.structs.replace(
+        before,
+        name=session.name,
+        mode=resolved.mode,
+        backend=resolved.backend,
+        argv=resolved.argv,
+        model=resolved.model,
+        fallback=None,
+        bypassing=resolved.bypassing,
+        generation=session.generation + 1,
+        resume=conversation,
+    )
+    return msgspec.structs.replace(launch, argv=_argv(launch, conversation))
+
+
+def _argv(launch: Launch, conversation: str) -> tuple[str, ...]:
+    """The command line that goes on with *conversation*; a structured agent is told it by its protocol."""
+    if launch.mode is not Mode.TMUX:
+        return launch.argv
+    program = Path(launch.argv[0]).name if launch.argv else ""
+    argv = resuming(program, launch.argv, conversation)
+    if argv is None:
+        raise UnableError(f"kasmon does not know how {program!r} goes on with a conversation in a terminal.")
+    return argv
