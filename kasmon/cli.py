@@ -9,10 +9,10 @@ from difflib import get_close_matches
 from functools import partial
 from typing import Annotated, Literal
 
-from cyclopts import App, CycloptsError, Parameter
+from cyclopts import App, CycloptsError, Parameter, validators
 
 from kasmon import __version__
-from kasmon.commands.later import LATER, refuse
+from kasmon.commands.later import LATER, NOT_YET, refuse
 from kasmon.commands.output import guarded
 from kasmon.errors import UsageError
 from kasmon.model.command import When
@@ -21,6 +21,7 @@ LATER_GROUP = "With a later version"
 Json = Annotated[bool, Parameter(name="--json", negative=(), help="Print one JSON object, for programs.")]
 Session = Annotated[str, Parameter(help="Id, exact name, or the beginning of an id (3 letters or more).")]
 Text = Annotated[str | None, Parameter(allow_leading_hyphen=True, help="The prompt; `-` reads it from stdin.")]
+Timeout = Annotated[float | None, Parameter(validator=validators.Number(gte=0), help="Give up after so many seconds.")]
 States = Annotated[str | None, Parameter(help="States, with commas: starting, idle, working, asking, limited, ...")]
 
 app = App(
@@ -164,7 +165,7 @@ def send(
     to: Annotated[str | None, Parameter(help="Send to all of these: state=idle,wave=2,agent=claude.")] = None,
     when: Annotated[When, Parameter(help="If it is busy: queue, type it anyway, interrupt first, or refuse.")] = "now",
     wait: Annotated[str | None, Parameter(help="Then wait until it is in one of these states.")] = None,
-    timeout: Annotated[float | None, Parameter(help="Give up after so many seconds.")] = None,
+    timeout: Timeout = None,
     json: Json = False,
 ) -> int:
     """Send a prompt, and print the receipt."""
@@ -200,7 +201,7 @@ def read(
 def wait(
     *sessions: Session,
     for_: Annotated[str, Parameter(name="--for", help="States, with commas.")],
-    timeout: Annotated[float | None, Parameter(help="Give up after so many seconds.")] = None,
+    timeout: Timeout = None,
     any: Annotated[bool, Parameter(negative=(), help="One of them is enough.")] = False,  # noqa: A002 - its flag
     json: Json = False,
 ) -> None:
@@ -223,20 +224,22 @@ def inbox(*, json: Json = False) -> None:
 @app.command
 def answer(
     request: Annotated[str, Parameter(help="The request's id, from `kasmon inbox`.")],
-    decision: Annotated[str, Parameter(help="allow, always, deny, edit, choose or later.")],
+    decision: Annotated[str, Parameter(help="allow, always, deny, never, edit, choose, cancel or later.")],
     /,
     *,
     digest: Annotated[
         str, Parameter(help="The digest of what you decided on. Without it the request is shown first.")
     ] = "",
-    scope: Annotated[Literal["session", "plan", "project"], Parameter(help="How far `always` reaches.")] = "session",
+    scope: Annotated[
+        Literal["session", "plan", "project"], Parameter(help="How far `always` and `never` reach.")
+    ] = "session",
     reason: Annotated[str, Parameter(allow_leading_hyphen=True, help="Told to the agent with `deny`.")] = "",
     input: Annotated[  # noqa: A002 - its flag
         str | None,
         Parameter(allow_leading_hyphen=True, help="With `edit`: the input to go on with, as JSON; `-` reads stdin."),
     ] = None,
     choice: Annotated[
-        list[str] | None, Parameter(negative=(), help="With `choose`: a label; may be said again.")
+        list[str] | None, Parameter(negative=(), help="With `choose`: a label, or your own words; may be said again.")
     ] = None,
     json: Json = False,
 ) -> None:
@@ -253,6 +256,19 @@ def answer(
         labels=choice or (),
         wants_json=json,
     )
+
+
+@app.command
+def rules(
+    act: Annotated[Literal["ls", "rm"], Parameter(help="List them, or revoke some.")] = "ls",
+    /,
+    *wanted: Annotated[str, Parameter(help="With `rm`: the rules' ids.")],
+    json: Json = False,
+) -> None:
+    """List the standing rules that answer requests for you, or revoke some."""
+    from kasmon.commands.ruling import rules
+
+    rules(act, wanted, wants_json=json)
 
 
 @app.command
@@ -277,6 +293,20 @@ def restart(session: Session, /, *, json: Json = False) -> None:
     from kasmon.commands import living
 
     living.restart(session, wants_json=json)
+
+
+@app.command
+def move(
+    session: Session,
+    /,
+    *,
+    to: Annotated[Literal["tmux", "sdk"], Parameter(help="The mode it goes on in.")],
+    json: Json = False,
+) -> None:
+    """Go on with the same conversation in a terminal, or as a structured session."""
+    from kasmon.commands.moving import move
+
+    move(session, to, wants_json=json)
 
 
 @app.command
@@ -358,8 +388,8 @@ def _later(name: str, what: str) -> None:
     def command(*arguments: Annotated[str, Parameter(allow_leading_hyphen=True, show=False)]) -> None:
         refuse(name)
 
-    command.__doc__ = f"{what}."
-    app.command(command, name=name, help_flags=[], group=LATER_GROUP)
+    command.__doc__ = f"{what}.\n\n{NOT_YET}"
+    app.command(command, name=name, group=LATER_GROUP)
 
 
 for _name, _what in LATER.items():

@@ -22,6 +22,7 @@ from kasmon.supervisor import verb
 from kasmon.supervisor.look import look_once
 
 Scope = Literal["session", "plan", "project"]
+STANDING: Final = frozenset({Decision.ALWAYS, Decision.NEVER})
 ALLOWING: Final = frozenset({Decision.ALLOW, Decision.ALWAYS, Decision.EDIT})
 
 
@@ -49,9 +50,9 @@ def answer(
     where = places()
     session, request = meant(look_once(where), wanted)
     _check(request, decision, labels)
-    if decision is Decision.ALWAYS and redact(request.shown, known_values(where, request.session))[1]:
+    if decision in STANDING and redact(request.shown, known_values(where, request.session))[1]:
         raise UnableError(
-            f"request {request.id!r} holds secrets, so it cannot be allowed always.", hint="Allow it this once."
+            f"request {request.id!r} holds secrets, so no rule is made of it.", hint="Answer it this once."
         )
     tool_input = _edited(edited) if decision is Decision.EDIT else None
     if not digest:
@@ -84,7 +85,8 @@ def meant(fleet: Fleet, wanted: str) -> tuple[Session, Request]:
             return session, request
         for closed in session.closed:
             if closed.id == wanted:
-                how = f"{closed.decision} by {closed.by}" if closed.decision else f"withdrawn, {closed.by}"
+                who = f" at {closed.who}" if closed.who else ""
+                how = f"{closed.decision} by {closed.by}{who}" if closed.decision else f"withdrawn, {closed.by}"
                 raise RequestClosedError(wanted, how)
     raise RequestNotFoundError(wanted)
 
@@ -121,16 +123,22 @@ def shown(where: Places, request: Request, decision: Decision, edited: dict[str,
     lines = [f"{request.kind} {request.id}", visible(f"{request.tool} {request.title}".strip()), "", text, ""]
     if hidden:
         lines.append(f"{hidden} secrets are hidden.")
-    if request.options:
-        lines.append("Choices: " + visible(", ".join(request.options)))
+    if request.why:
+        lines += ["Its reason: " + redact(request.why, known)[0], ""]
+    for number, option in enumerate(request.options):
+        note = request.option_notes[number] if number < len(request.option_notes) else ""
+        lines.append(f"- {redact(option, known)[0]}" + (f": {redact(note, known)[0]}" if note else ""))
+    if request.free_text:
+        lines.append("- or your own words")
     if edited is not None:
         lines += [
             "It would run with this instead:",
             redact(json.dumps(edited, ensure_ascii=False, indent=2), known)[0],
             "",
         ]
-    if decision is Decision.ALWAYS:
-        lines.append("From now on: " + visible(request.rule))
+    if decision in STANDING:
+        effect = "allowed" if decision is Decision.ALWAYS else "denied"
+        lines.append(f"From now on {effect}: {visible(request.rule)}")
     return lines
 
 
@@ -157,7 +165,8 @@ def _check(request: Request, decision: Decision, labels: Sequence[str]) -> None:
     if decision is Decision.CHOOSE and len(labels) > 1 and not request.many:
         raise UsageError(f"request {request.id!r} takes one choice, not {len(labels)}.")
     for label in labels:
-        if request.kind is AskKind.QUESTION and request.options and label not in request.options:
+        own_words = request.free_text or not request.options
+        if request.kind is AskKind.QUESTION and not own_words and label not in request.options:
             raise UsageError(f"there is no choice {label!r}.", hint=f"Labels: {', '.join(request.options)}.")
 
 
@@ -166,8 +175,8 @@ def _edited(said: str | None) -> dict[str, Any]:
         raise UsageError("edit needs --input JSON, the input to go on with; `-` reads it from stdin.")
     try:
         edited = json.loads(sys.stdin.read() if said == "-" else said)
-    except ValueError as error:
-        raise UsageError(f"the input is no JSON: {error}.") from error
+    except (ValueError, RecursionError) as error:
+        raise UsageError(f"the input is no JSON that can be read: {error}.") from error
     if not isinstance(edited, dict):
         raise UsageError("the input must be a JSON object, like the one that `kasmon inbox --json` shows.")
     return edited

@@ -5,10 +5,8 @@ from typing import Final
 from kasmon.errors import UnableError
 
 LATER: Final = {
-    "rules": "Standing rules: list and remove them",
     "tell": "A message to a peer or a wave",
     "grep": "Search in all transcripts",
-    "move": "Go on with a session in the other mode",
     "adopt": "Watch a session of your own tmux",
     "recover": "Bring sessions back after a crash or reboot",
     "explain": "Which evidence made a state",
@@ -20,6 +18,7 @@ LATER: Final = {
     "trust": "Let a folder's own config count",
 }
 """Verb -> what it is going to be, in a few words."""
+NOT_YET: Final = "It is not in this version of kasmon: it comes with a later one."
 
 
 def refuse(what: str) -> None:

@@ -13,6 +13,7 @@ from kasmon.model.command import Receipt
 from kasmon.model.event import Event
 from kasmon.model.fleet import Fleet
 from kasmon.model.permission import Request
+from kasmon.model.rule import Rule
 from kasmon.model.session import HostSeen, Session
 
 SCHEMA: Final = 1
@@ -129,3 +130,8 @@ def peers_of(fleet: Fleet, session: Session) -> tuple[Session, ...]:
         if (other.wave, other.plan) == (session.wave, session.plan) and other.id != session.id
     )
     return tuple(sorted(beside, key=lambda peer: (peer.task or 0, peer.name)))
+
+
+def rule_object(rule: Rule) -> dict[str, Any]:
+    """*rule* as a program sees it, with its words."""
+    return {**msgspec.to_builtins(rule), "words": rule.words}

@@ -2,6 +2,7 @@
 
 import json
 import os
+import signal
 import subprocess
 
 import pytest
@@ -105,6 +106,29 @@ def test_from_the_first_prompt_to_the_end(kasmon: Line) -> None:
     assert 3 == kasmon("show", session).code
 
 
+def test_wait_says_by_its_exit_code_whether_it_came_true_can_or_cannot(kasmon: Line) -> None:
+    idle, asks = kasmon.new("idle", "say hello"), kasmon.new("asks", "ask rm -rf build")
+    pid = kasmon.request() and kasmon.json("show", asks)["session"]["host"]["pid"]
+
+    there = kasmon.json("wait", "idle", "asks", "--for", "idle,asking", "--timeout", "20")["sessions"]
+    assert [(idle, "idle"), (asks, "asking")] == [(one["id"], one["state"]) for one in there]
+    one = kasmon.json("wait", "idle", "asks", "--for", "asking", "--any", "--timeout", "0")["sessions"]
+    assert [asks] == [session["id"] for session in one]
+    late = kasmon("wait", "idle", "asks", "--for", "idle", "--timeout", "0.2", "--json")
+    assert (5, "timeout") == (late.code, late.json["error"]["code"])
+    assert 3 == kasmon("wait", "idle", "nobody", "--for", "idle").code
+    assert 3 == kasmon("wait", "idle", "nobody", "--for", "idle", "--any").code
+
+    kasmon("stop", "idle")
+    ended = kasmon("wait", "idle", "--for", "idle", "--json")
+    assert (4, "ended") == (ended.code, ended.json["error"]["code"])
+    assert 0 == kasmon("wait", "idle", "--for", "ended,lost").code
+    os.kill(pid, signal.SIGKILL)
+    lost = kasmon("wait", "asks", "--for", "idle", "--json")
+    assert (4, "refused") == (lost.code, lost.json["error"]["code"])
+    assert "is lost" in lost.err
+
+
 def test_exactly_one_request_is_answered_and_only_once(kasmon: Line) -> None:
     session = kasmon.new("fix-auth", "ask rm -rf build")
     request = kasmon.request()
@@ -155,6 +179,27 @@ def test_a_broadcast_has_a_receipt_from_each(kasmon: Line) -> None:
     }
 
 
+def test_an_edited_input_may_hold_numbers_of_any_size(kasmon: Line) -> None:
+    session = kasmon.new("asks", "ask rm -rf build")
+    request = kasmon.request()
+    edited = f'{{"command": "ls", "limit": 1{"0" * 40}}}'
+
+    deep = kasmon("answer", request["id"], "edit", "--digest", request["digest"], "--input", "[" * 100_000)
+    assert (2, True) == (deep.code, "no JSON" in deep.err)
+    kasmon.json("answer", request["id"], "edit", "--digest", request["digest"], "--input", edited)
+    kasmon.json("wait", session, "--for", "idle", "--timeout", "20")
+
+
+def test_text_that_is_no_utf8_is_refused_before_it_is_sent(kasmon: Line) -> None:
+    session = kasmon.new("fix-auth", "say hello")
+    kasmon.json("wait", session, "--for", "idle", "--timeout", "20")
+
+    done = kasmon("send", session, os.fsdecode(b"caf\xe9"), "--json")
+    assert (2, "usage") == (done.code, done.json["error"]["code"])
+    assert "no UTF-8" in done.err
+    assert 1 == len(kasmon.json("show", session)["session"]["receipts"])
+
+
 def test_a_question_is_answered_by_its_labels(kasmon: Line) -> None:
     kasmon.new("asks", "question Which one?|red|green")
     request = kasmon.request()
@@ -199,6 +244,9 @@ BAD = {
     "nothing to send": (["send", "x"], 2, "usage", "prompt"),
     "nobody to send to": (["send", "nobody", "hello"], 3, "not-found", "'nobody'"),
     "nothing to wait for": (["wait", "nobody"], 2, "usage", "--for"),
+    "nobody to wait for": (["wait", "--for", "idle"], 2, "usage", "no session"),
+    "waiting for no state": (["wait", "nobody", "--for", "done"], 2, "usage", "'done'"),
+    "no time to wait": (["wait", "nobody", "--for", "idle", "--timeout", "nan"], 2, "usage", "--timeout"),
     "nobody to show": (["show", "nobody"], 3, "not-found", "'nobody'"),
     "no such request": (["answer", "nobody-1", "allow", "--digest", "0"], 3, "not-found", "'nobody-1'"),
     "no such agent": (["new", "x", "--agent", "cloud"], 3, "not-found", "'cloud'"),
@@ -208,7 +256,7 @@ BAD = {
     "no such folder": (["new", "x", "--agent", "scripted", "--dir", "/no/such"], 2, "usage", "/no/such"),
     "another machine": (["new", "x", "--agent", "claude@big"], 4, "unable", "later version"),
     "sandboxed": (["new", "x", "--sandbox", "jail"], 4, "unable", "later version"),
-    "claude structured": (["new", "x", "--agent", "claude", "--mode", "sdk"], 4, "unable", "--mode tmux"),
+    "claude structured": (["new", "x", "--agent", "claude", "--mode", "sdk"], 1, "launch", "[agents.claude] program"),
     "no such setting": (["config", "ui.colour"], 3, "not-found", "ui.theme"),
     "no such action": (["config", "keys.fly", "f"], 2, "usage", "no such action"),
     "key with two meanings": (["config", "keys.quit", "n"], 2, "usage", "new"),
@@ -235,7 +283,7 @@ def test_an_error_is_one_line_with_a_next_step(
         assert {"code", "message", "hint"} == set(done.json["error"])
 
 
-LATER = ["rules ls", "tell wave hello", "grep -i TODO", "move x --to sdk", "adopt mine:0", "recover --dry-run",
+LATER = ["tell wave hello", "grep -i TODO", "adopt mine:0", "recover --dry-run",
          "explain x", "ctx --done", "plan run p.toml --yes", "sandbox ls --all", "mcp", "web", "trust ."]  # fmt: skip
 
 
@@ -247,6 +295,17 @@ def test_a_later_verb_is_refused_with_a_sentence(kasmon: Line, words: str) -> No
     assert "later" in done.err
     assert "unable" == done.json["error"]["code"]
     assert not kasmon.places.state.exists()
+
+
+@pytest.mark.parametrize("words", LATER)
+def test_a_later_verb_has_help_that_says_that_it_is_not_there_yet(kasmon: Line, words: str) -> None:
+    verb, *rest = words.split()
+    for asked in ([verb, "-h"], [verb, *rest, "--help"]):
+        done = kasmon(*asked)
+
+        assert (0, "") == (done.code, done.err)
+        assert f"Usage: kasmon {verb}" in done.out
+        assert "comes with a later one" in done.out
 
 
 @pytest.mark.parametrize(
