@@ -1,0 +1,248 @@
+"""One running `claude`: its messages become events, wishes become calls of the SDK.
+
+Imported when an agent is opened, and not before: the SDK takes a second to load, and 50 MB.
+"""
+
+import asyncio
+import contextlib
+import logging
+import time
+import uuid
+from collections.abc import AsyncIterator, Iterator
+from typing import Any, Final
+
+from claude_agent_sdk import (
+    ClaudeAgentOptions,
+    ClaudeSDKClient,
+    PermissionResultAllow,
+    PermissionResultDeny,
+    ToolPermissionContext,
+)
+
+from kasmon.backends.base import Chunk
+from kasmon.backends.child import Child
+from kasmon.backends.claude.asks import Allow, Reply
+from kasmon.backends.claude.diff import CHANGING
+from kasmon.backends.claude.field import Message, inner, text
+from kasmon.backends.claude.file import held
+from kasmon.backends.claude.known import name_of
+from kasmon.backends.claude.line import NoMessage
+from kasmon.backends.claude.outbox import Outbox
+from kasmon.backends.claude.translator import ASK, Translator
+from kasmon.backends.claude.wire import Wire
+from kasmon.errors import RefusedError, SessionEndedError
+from kasmon.model.command import Answer, Configure, Interrupt, Launch, Prompt, Stop, Wish
+from kasmon.model.event import Event, NoticeRaised, SessionEnded
+
+INTERRUPT_S: Final = 2.0
+"""How long a running turn may take to end when the session is stopped."""
+LINGER_S: Final = 2.0
+"""How long the process may go on when it says nothing any more."""
+GONE: Final = "the agent ended"
+
+log = logging.getLogger(__name__)
+
+
+class ClaudeAgent:
+    """One agent over *child*, a `claude` that speaks stream-json."""
+
+    def __init__(self, launch: Launch, child: Child, translator: Translator) -> None:
+        self._launch = launch
+        self._child = child
+        self._translator = translator
+        self._outbox = Outbox()
+        self._wire = Wire(child, self._hear)
+        self._client = ClaudeSDKClient(ClaudeAgentOptions(can_use_tool=self._permit), self._wire)
+        self._replies: dict[str, asyncio.Future[Reply]] = {}
+        self._watching: asyncio.Task[None] | None = None
+        self._finishing: asyncio.Task[None] | None = None
+        self._lifting: asyncio.TimerHandle | None = None
+        self._why = ""
+
+    async def connect(self) -> Message:
+        """Introduce ourselves; what the agent answers.
+
+        Raises:
+            ClaudeSDKError, Exception: as the SDK puts it, if it ends or does not answer.
+        """
+        with self._calling():
+            await self._client.connect()
+        self._watching = asyncio.create_task(self._watch())
+        return await self._client.get_server_info() or {}
+
+    def begin(self, *introduction: Event) -> None:
+        """Let *introduction* be what it says first."""
+        self._outbox.put_first(introduction)
+
+    async def events(self) -> AsyncIterator[Event | Chunk]:
+        """Yield what happens, in order. Ends after `SessionEnded`, which comes once."""
+        async for said in self._outbox.read():
+            yield said
+
+    async def send(self, wish: Wish, /) -> None:
+        """Carry *wish* to the agent.
+
+        Raises:
+            SessionEndedError: if it has ended.
+            RequestClosedError, StaleRequestError, UnableError: if no open request takes this answer.
+            RefusedError: if it does not take it; the message is its own.
+        """
+        if not self._child.is_running:
+            raise SessionEndedError(self._launch.session)
+        match wish:
+            case Prompt():
+                await self._prompt(wish)
+            case Answer():
+                self._answer(wish)
+            case Interrupt():
+                with self._refusing():
+                    await self._client.interrupt()
+            case Configure():
+                await self._configure(wish)
+            case Stop() if self._finishing is None:
+                self._why = "stopped"
+                self._finishing = asyncio.create_task(self._finish(wish.grace_s))
+
+    async def aclose(self) -> None:
+        """End the agent if it runs; idempotent, and within some 10 s."""
+        self._why = self._why or "closed"
+        if self._finishing is not None:
+            self._finishing.cancel()
+            await asyncio.gather(self._finishing, return_exceptions=True)
+        await self._child.end()
+        await self._client.disconnect()
+        if self._watching is not None:
+            await asyncio.wait([self._watching], timeout=LINGER_S)
+        if self._lifting is not None:
+            self._lifting.cancel()
+
+    async def _prompt(self, prompt: Prompt) -> None:
+        name = str(uuid.uuid4())
+        self._translator.turns.given(name, prompt)
+        message = {"role": "user", "content": prompt.text}
+        with self._refusing():
+            await self._client.query(
+                _only({"type": "user", "uuid": name, "message": message, "parent_tool_use_id": None})
+            )
+
+    def _answer(self, answer: Answer) -> None:
+        outcome = self._translator.asks.answer(answer, time.time())
+        self._outbox.put(outcome.events)
+        if outcome.reply is not None and not (reply := self._reply(outcome.call)).done():
+            reply.set_result(outcome.reply)
+
+    async def _configure(self, wish: Configure) -> None:
+        settings = self._translator.settings
+        if wish.model is not None:
+            with self._refusing():
+                await self._client.set_model(wish.model)
+            self._outbox.put(settings.model_changed(settings.resolved(wish.model), time.time()))
+        if wish.permission_mode is not None:
+            mode: Any = wish.permission_mode  # the agent's own list of them is longer than the SDK's, or shorter
+            with self._refusing():
+                await self._client.set_permission_mode(mode)
+            self._outbox.put(settings.mode_changed(mode, time.time()))
+
+    async def _permit(
+        self, _tool: str, _input: dict[str, Any], context: ToolPermissionContext
+    ) -> PermissionResultAllow | PermissionResultDeny:
+        """Answer the agent as a person did; until then, wait."""
+        call = context.tool_use_id or ""
+        try:
+            reply = await self._reply(call)
+        finally:
+            self._replies.pop(call, None)
+        if isinstance(reply, Allow):
+            return PermissionResultAllow(updated_input=reply.input)
+        return PermissionResultDeny(message=reply.reason, interrupt=reply.ends_turn)
+
+    def _reply(self, call: str) -> asyncio.Future[Reply]:
+        """What *call* is answered with, as soon as it is; whoever comes first makes it."""
+        return self._replies.setdefault(call, asyncio.get_running_loop().create_future())
+
+    async def _hear(self, message: Message | NoMessage) -> None:
+        """Put what *message* says into the outbox."""
+        await self._outbox.room()
+        before = await self._before(message)
+        at = time.time()
+        try:
+            self._outbox.put(self._translator.heard(message, at, before))
+        except Exception as error:  # a mistake of ours must not cut the line; the notice records it
+            log.exception("a message could not be read")
+            self._outbox.put([NoticeRaised(at=at, text=f"A message could not be read: {error!r}", level="error")])
+        self._time_limit()
+
+    async def _before(self, message: Message | NoMessage) -> str | None:
+        """What the file holds that *message* asks to change."""
+        if isinstance(message, NoMessage) or name_of(message) != ASK:
+            return None
+        request = inner(message, "request")
+        if text(request, "tool_name") not in CHANGING:
+            return None
+        path = text(inner(request, "input"), "file_path")
+        return await asyncio.to_thread(held, path, self._launch.workdir)
+
+    def _time_limit(self) -> None:
+        """Lift a limit when its time has passed: the agent, idle, would not say so."""
+        if self._lifting is not None:
+            self._lifting.cancel()
+            self._lifting = None
+        until = self._translator.limit.until
+        if until is not None:
+            delay_s = max(0.0, until - time.time())
+            self._lifting = asyncio.get_running_loop().call_later(delay_s, self._lift)
+
+    def _lift(self) -> None:
+        self._outbox.put(self._translator.limit.passed(time.time()))
+        self._time_limit()
+
+    async def _finish(self, grace_s: float) -> None:
+        """Ask it to end; where it does not, end it after *grace_s* seconds. It would finish its turn first."""
+        if self._translator.turns.is_running and grace_s > 0:
+            with contextlib.suppress(RefusedError, TimeoutError):
+                async with asyncio.timeout(min(grace_s, INTERRUPT_S)):
+                    with self._refusing():
+                        await self._client.interrupt()
+        await self._child.end(grace_s)
+
+    async def _watch(self) -> None:
+        """Say how it ended, when it has."""
+        await self._wire.silent.wait()
+        await self._child.end(LINGER_S)
+        at = time.time()
+        child = self._child
+        self._outbox.put(self._translator.ended(GONE, at))
+        self._outbox.put(
+            [
+                SessionEnded(
+                    at=at,
+                    exit_code=child.exit_code,
+                    signal=child.signal,
+                    why=self._why,
+                    last_words=child.last_words,
+                )
+            ]
+        )
+
+    @contextlib.contextmanager
+    def _calling(self) -> Iterator[None]:
+        self._wire.calls += 1
+        try:
+            yield
+        finally:
+            self._wire.calls -= 1
+
+    @contextlib.contextmanager
+    def _refusing(self) -> Iterator[None]:
+        """A call of the SDK, whose failure becomes one of ours."""
+        try:
+            with self._calling():
+                yield
+        except Exception as error:  # the SDK raises a bare one with the agent's own words
+            if self._wire.silent.is_set() or not self._child.is_running:
+                raise SessionEndedError(self._launch.session) from error
+            raise RefusedError(f"claude did not take it: {error}.") from error
+
+
+async def _only(message: Message) -> AsyncIterator[Message]:
+    yield message

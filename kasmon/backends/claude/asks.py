@@ -1,0 +1,134 @@
+"""What the agent waits for: each of its calls with the requests it makes, and the one reply that answers the call."""
+
+from typing import Final, TypeAlias
+
+import msgspec
+
+from kasmon.backends.claude.field import Message, inner, text
+from kasmon.backends.claude.request import Context, requests
+from kasmon.errors import RequestClosedError, StaleRequestError, UnableError
+from kasmon.model.command import Answer
+from kasmon.model.event import Event, RequestOpened, RequestWithdrawn
+from kasmon.model.permission import AskKind, Decision, Request, RequestId
+
+DENIED: Final = {
+    AskKind.PERMISSION: "The user does not want this tool to be used like that.",
+    AskKind.PLAN: "The user does not approve this plan yet.",
+    AskKind.QUESTION: "The user does not want to answer this.",
+}
+"""What the agent is told where a person denied without a reason."""
+OTHERS: Final = "another question of the same call was not answered"
+
+
+class Allow(msgspec.Struct, frozen=True):
+    """Do it, with this input; None is the agent's own."""
+
+    input: Message | None = None
+
+
+class Deny(msgspec.Struct, frozen=True):
+    """Do not do it, for this reason; and end the turn, if *ends_turn*."""
+
+    reason: str
+    ends_turn: bool = False
+
+
+Reply: TypeAlias = Allow | Deny
+
+
+class _Call(msgspec.Struct):
+    """One call that waits."""
+
+    input: Message
+    open: dict[RequestId, Request]
+    answers: dict[str, str]
+    """Question -> answer, as far as they came."""
+
+
+class Outcome(msgspec.Struct, frozen=True):
+    """What follows from an answer."""
+
+    call: str
+    reply: Reply | None
+    """None while the call waits for other answers."""
+    events: tuple[Event, ...] = ()
+
+
+class Asks:
+    """The agent's open calls, by its own ids."""
+
+    def __init__(self) -> None:
+        self._calls: dict[str, _Call] = {}
+
+    def asked(self, call: str, asked: Message, context: Context) -> tuple[Event, ...]:
+        """The agent asks *asked* under the id *call*."""
+        made = requests(call, asked, context)
+        self._calls[call] = _Call(inner(asked, "input"), {request.id: request for request in made}, {})
+        return tuple(RequestOpened(at=context.at, request=request) for request in made)
+
+    def withdrawn(self, call: str, why: str, at: float) -> tuple[Event, ...]:
+        """The agent no longer waits for *call*."""
+        gone = self._calls.pop(call, None)
+        return _withdrawn(gone, why, at) if gone is not None else ()
+
+    def all_withdrawn(self, why: str, at: float) -> tuple[Event, ...]:
+        return tuple(event for call in list(self._calls) for event in self.withdrawn(call, why, at))
+
+    def opened_again(self, at: float) -> tuple[Event, ...]:
+        """All that is open, told once more: a turn's end voids it for everybody else, while the agent still waits."""
+        return tuple(
+            RequestOpened(at=at, request=request) for call in self._calls.values() for request in call.open.values()
+        )
+
+    def answer(self, answer: Answer, at: float) -> Outcome:
+        """Take *answer*.
+
+        Raises:
+            RequestClosedError: if the agent does not wait for it.
+            StaleRequestError: if it means another text.
+            UnableError: if the request does not take it.
+        """
+        name, call, request = self._found(answer.request)
+        if answer.digest != request.digest:
+            raise StaleRequestError(request.id)
+        if answer.decision not in request.choices:
+            takes = ", ".join(request.choices)
+            raise UnableError(f"request {request.id!r} does not take {answer.decision!s}.", hint=f"It takes: {takes}.")
+        reply: Reply | None
+        match answer.decision:
+            case Decision.CHOOSE:
+                reply = self._chosen(call, request, answer)
+            case Decision.EDIT if answer.input is None:
+                raise UnableError(f"the edited input of {request.id!r} is missing.")
+            case Decision.EDIT:
+                reply = Allow(answer.input)
+            case Decision.ALLOW:
+                reply = Allow()
+            case _:
+                reply = Deny(answer.reason or DENIED[request.kind], answer.decision is Decision.CANCEL)
+        if reply is None:
+            return Outcome(name, None)
+        del call.open[request.id]
+        del self._calls[name]
+        return Outcome(name, reply, _withdrawn(call, OTHERS, at))
+
+    def _found(self, request: RequestId) -> tuple[str, _Call, Request]:
+        for name, call in self._calls.items():
+            if request in call.open:
+                return name, call, call.open[request]
+        raise RequestClosedError(request, "the agent does not wait for it")
+
+    def _chosen(self, call: _Call, request: Request, answer: Answer) -> Reply | None:
+        """Keep an answered question; the reply once it was the last of its call."""
+        if not answer.labels or (len(answer.labels) > 1 and not request.many):
+            number = "one answer or more" if request.many else "one answer"
+            raise UnableError(f"request {request.id!r} takes {number}, not {len(answer.labels)}.")
+        call.answers[text(request.input, "question")] = ", ".join(answer.labels)
+        if len(call.open) > 1:
+            del call.open[request.id]
+            return None
+        return Allow({**call.input, "answers": dict(call.answers)})
+
+
+def _withdrawn(call: _Call, why: str, at: float) -> tuple[Event, ...]:
+    return tuple(RequestWithdrawn(at=at, request=request, why=why) for request in call.open)

@@ -1,0 +1,77 @@
+"""Opens the user's own `claude` and sees to it that it introduces itself, as the conversation that was asked for."""
+
+import asyncio
+import time
+from importlib import import_module
+from typing import TYPE_CHECKING, Final
+
+from kasmon.backends.base import Abilities, Agent
+from kasmon.backends.child import Child
+from kasmon.backends.claude.history import conversation_of
+from kasmon.backends.claude.introduction import check, introduction, why_not
+from kasmon.backends.claude.plan import Plan, planned
+from kasmon.backends.claude.settings import Settings
+from kasmon.backends.claude.translator import Translator
+from kasmon.errors import LaunchError
+from kasmon.model.command import Launch
+
+if TYPE_CHECKING:
+    from kasmon.backends.claude.agent import ClaudeAgent
+
+HANDSHAKE_S: Final = 10.0
+"""How long it may take to introduce itself, where nobody set another limit."""
+
+
+class ClaudeBackend:
+    """Talks to Claude Code by its own protocol."""
+
+    name = "claude"
+    abilities = Abilities(
+        streams=True,
+        asks=True,
+        edits_input=True,
+        cancels=True,
+        steers=True,
+        sets_model=True,
+        sets_permission_mode=True,
+        resumes=True,
+        interrupts=True,
+    )
+
+    async def open(self, launch: Launch, /) -> Agent:
+        """Start `launch.argv`, and go on with the conversation `launch.resume` where there is one.
+
+        Raises:
+            ExtraMissingError: if the SDK is not installed.
+            LaunchError: if claude cannot be started, does not introduce itself in time, has no login, is too old, or
+                has another conversation.
+        """
+        began, limit_s = time.time(), launch.handshake_s or HANDSHAKE_S
+        plan = await asyncio.to_thread(planned, launch)
+        child = await Child.start(plan.argv, workdir=launch.workdir, environment=plan.variables, secrets=plan.secrets)
+        translator = Translator(launch.session, Settings(plan.conversation, may_bypass=launch.bypassing))
+        agent: ClaudeAgent | None = None
+        try:
+            async with asyncio.timeout(limit_s):
+                # while the process starts; the SDK takes as long to load
+                module = await asyncio.to_thread(import_module, "kasmon.backends.claude.agent")
+                agent = module.ClaudeAgent(launch, child, translator)
+                await self._introduce(agent, launch, plan, child, translator.settings, began)
+        except BaseException as error:
+            await (child.end() if agent is None else agent.aclose())
+            if isinstance(error, LaunchError) or not isinstance(error, Exception):
+                raise
+            raise why_not(error, plan, child, translator.turns.failure, limit_s) from error
+        return agent
+
+    async def _introduce(
+        self, agent: "ClaudeAgent", launch: Launch, plan: Plan, child: Child, settings: Settings, at: float
+    ) -> None:
+        answer = await agent.connect()
+        conversation = await asyncio.to_thread(conversation_of, plan.config, child.pid)
+        check(launch, plan, answer, conversation)
+        settings.conversation = conversation or settings.conversation
+        agent.begin(*introduction(launch, plan, settings, answer, child.pid, at))
+
+
+backend = ClaudeBackend()

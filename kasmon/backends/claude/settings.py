@@ -1,0 +1,76 @@
+"""How the agent runs: its model, how much it asks, what it offers of both, and which conversation it has."""
+
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from kasmon.backends.claude.field import Message, parts, text
+from kasmon.model.event import Event, NoticeRaised, SettingsChanged
+
+MODES: Final = ("default", "acceptEdits", "plan", "auto", "dontAsk", "bypassPermissions")
+"""The permission modes of Claude Code 2.1.330."""
+BYPASSING: Final = "bypassPermissions"
+AUTO: Final = "auto"
+ELSEWHERE: Final = "claude went on in another conversation, {now}, and not in {before}."
+
+
+class Settings:
+    """What is known of them; each change comes as an event once."""
+
+    def __init__(self, conversation: str, *, may_bypass: bool) -> None:
+        """*conversation*: the agent's id of it, empty where that is not known; *may_bypass*: the user allowed that."""
+        self.conversation = conversation
+        self.model = self.mode = ""
+        self._may_bypass = may_bypass
+        self._resolved: dict[str, str] = {}
+        self._is_cleared = False
+
+    def offered(self, answer: Message, asked: str, at: float) -> SettingsChanged:
+        """What the agent's introduction, its *answer* to `initialize`, says; *asked*: the model it was started with."""
+        models = parts(answer, "models")
+        self._resolved = {text(model, "value"): text(model, "resolvedModel") for model in models}
+        self.model = self.resolved(asked)
+        self.mode = text(answer, "current_permission_mode")
+        return SettingsChanged(
+            at=at,
+            model=self.model,
+            models=tuple(text(model, "value") for model in models),
+            permission_mode=self.mode,
+            permission_modes=self._modes(models),
+        )
+
+    def resolved(self, model: str) -> str:
+        """The full name of *model*, where the agent told it."""
+        return self._resolved.get(model) or model
+
+    def introduced(self, message: Message, at: float) -> Iterator[Event]:
+        """A `system/init` message, which comes with each turn."""
+        yield from self._conversation_is(text(message, "session_id"), at)
+        yield from self.model_changed(text(message, "model"), at)
+        yield from self.mode_changed(text(message, "permissionMode"), at)
+
+    def model_changed(self, model: str, at: float) -> Iterator[Event]:
+        if model and model != self.model:
+            self.model = model
+            yield SettingsChanged(at=at, model=model)
+
+    def mode_changed(self, mode: str, at: float) -> Iterator[Event]:
+        if mode and mode != self.mode:
+            self.mode = mode
+            yield SettingsChanged(at=at, permission_mode=mode)
+
+    def cleared(self) -> None:
+        """A new conversation is about to begin; its id is that of the next `system/init`."""
+        self._is_cleared = True
+
+    def _conversation_is(self, conversation: str, at: float) -> Iterator[Event]:
+        before, was_cleared = self.conversation, self._is_cleared
+        if not conversation or conversation == before:
+            return
+        self.conversation, self._is_cleared = conversation, False
+        yield SettingsChanged(at=at, resume_id=conversation)
+        if before and not was_cleared:
+            yield NoticeRaised(at=at, text=ELSEWHERE.format(now=conversation, before=before), level="error")
+
+    def _modes(self, models: Sequence[Message]) -> tuple[str, ...]:
+        judges = any(model.get("supportsAutoMode") is True for model in models)
+        return tuple(mode for mode in MODES if (mode != BYPASSING or self._may_bypass) and (mode != AUTO or judges))

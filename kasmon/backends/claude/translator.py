@@ -1,0 +1,187 @@
+"""From messages of the protocol to facts: pure, in order, and never put out by what it does not know.
+
+Each message goes to the part that knows its kind; what none of them knows is kept once for each kind, and counted.
+"""
+
+import logging
+from collections import Counter
+from collections.abc import Iterator
+from typing import Final
+
+from kasmon.backends.claude.asks import Asks
+from kasmon.backends.claude.content import Content, Said
+from kasmon.backends.claude.field import Message, count, inner, parts, text
+from kasmon.backends.claude.known import SILENT, name_of
+from kasmon.backends.claude.limit import Limit, retried
+from kasmon.backends.claude.line import RAW_CHARACTERS, NoMessage
+from kasmon.backends.claude.notice import LOG_IN, NO_LOGIN, Notices
+from kasmon.backends.claude.request import Context
+from kasmon.backends.claude.settings import Settings
+from kasmon.backends.claude.tool import as_json
+from kasmon.backends.claude.turn import Turns
+from kasmon.backends.claude.usage import Usage
+from kasmon.model.event import Event, ForeignSeen, NoticeRaised, TurnEnded
+from kasmon.model.permission import SessionId
+
+ASK: Final = "control_request/can_use_tool"
+NO_MESSAGE: Final = "no message"
+SYNTHETIC: Final = "<synthetic>"
+"""The model of what no model said."""
+
+log = logging.getLogger(__name__)
+
+
+class Translator:
+    """One agent's messages, in the order in which they came."""
+
+    def __init__(self, session: SessionId, settings: Settings) -> None:
+        self.asks = Asks()
+        self.turns = Turns()
+        self.limit = Limit()
+        self.settings = settings
+        self._session = session
+        self._content = Content()
+        self._notices = Notices()
+        self._usage = Usage()
+        self._foreign: Counter[str] = Counter()
+
+    def heard(self, message: Message | NoMessage, at: float, before: str | None = None) -> Iterator[Said]:
+        """The facts in *message*, which came at *at*.
+
+        Args:
+            message: one line of the agent's.
+            at: in seconds since the epoch.
+            before: where it asks to change a file, what that holds; see `Context`.
+        """
+        if isinstance(message, NoMessage):
+            yield from self._unknown(NO_MESSAGE, message.raw, at)
+            return
+        name = name_of(message)
+        for said in self._of(name, message, at, before):
+            yield said
+            if isinstance(said, TurnEnded):
+                yield from self.asks.opened_again(at)
+
+    def ended(self, why: str, at: float) -> Iterator[Event]:
+        """The facts that remain when the agent's process is gone."""
+        for name, times in self._foreign.items():
+            if times > 1:
+                log.warning("%s came %d times; this version of kasmon does not know it", name, times)
+        yield from self.asks.all_withdrawn(why, at)
+
+    def _of(self, name: str, message: Message, at: float, before: str | None) -> Iterator[Said]:
+        match name:
+            case "stream_event":
+                yield from self._streamed(message, at)
+            case "assistant":
+                yield from self._of_agent(message, at)
+            case "user":
+                yield from self._content.of_user(message, at)
+            case "result":
+                yield from self._result(message, at)
+            case "command_lifecycle":
+                yield from self.turns.prompt_moved(message, at)
+            case "rate_limit_event":
+                yield from self.limit.changed(inner(message, "rate_limit_info"), at)
+            case "conversation_reset":
+                self._usage.cleared()
+                self.settings.cleared()
+                yield from self._content.cleared(at)
+            case _ if name == ASK:
+                context = Context(session=self._session, at=at, before=before, said=self._content.said)
+                yield from self.asks.asked(text(message, "request_id"), inner(message, "request"), context)
+            case "control_cancel_request":
+                yield from self.asks.withdrawn(text(message, "request_id"), "the agent no longer waits for it", at)
+            case _ if message.get("type") == "system":
+                yield from self._of_system(name, message, at)
+            case _ if name not in SILENT:
+                yield from self._unknown(name, as_json(message), at)
+
+    def _streamed(self, message: Message, at: float) -> Iterator[Said]:
+        event = inner(message, "event")
+        if text(message, "parent_tool_use_id"):
+            return
+        if event.get("type") == "message_start":
+            yield from self.turns.stirred(at)
+            self._usage.began(inner(event, "message"))
+        elif event.get("type") == "message_delta":
+            yield self._usage.ended(event, at)
+        yield from self._content.streamed(event)
+
+    def _of_agent(self, message: Message, at: float) -> Iterator[Said]:
+        if not text(message, "parent_tool_use_id"):
+            yield from self.turns.stirred(at)
+        error = text(message, "error")
+        if not error:
+            if text(inner(message, "message"), "model") != SYNTHETIC:
+                yield from self.limit.lifted(at)
+            for said in self._content.of_agent(message, at):
+                yield from self._once(said) if isinstance(said, ForeignSeen) else (said,)
+            return
+        why = " ".join(text(part, "text") for part in parts(inner(message, "message"), "content"))
+        if error == "rate_limit":
+            self.turns.is_limited = True
+            yield from self.limit.refused(message, why, at)
+        elif error == NO_LOGIN:
+            yield NoticeRaised(at=at, text=f"{why}. {LOG_IN}", level="error")
+
+    def _of_system(self, name: str, message: Message, at: float) -> Iterator[Said]:
+        match name:
+            case "system/init":
+                yield from self.turns.stirred(at)
+                yield from self.settings.introduced(message, at)
+            case "system/session_state_changed":
+                yield from self.turns.state(text(message, "state"), at)
+            case "system/api_retry":
+                yield retried(message, at)
+            case "system/task_list_statuses":
+                yield self._content.tasks_stated(message, at)
+            case "system/compact_boundary":
+                self._usage.compacted(count(inner(message, "compact_metadata"), "post_tokens"))
+        if name == "system/status":
+            yield from self.settings.mode_changed(text(message, "permissionMode"), at)
+        notice = self._notices.of_system(message, at)
+        if notice is not None:
+            yield notice
+        elif name not in SILENT and name not in HANDLED:
+            yield from self._unknown(name, as_json(message), at)
+
+    def _result(self, message: Message, at: float) -> Iterator[Said]:
+        usage = self._usage.result(message, at)
+        if usage is not None:
+            yield usage
+        yield from self.turns.result(message, at)
+
+    def _unknown(self, name: str, raw: str, at: float) -> Iterator[Event]:
+        foreign = ForeignSeen(at=at, what=name, raw=raw[:RAW_CHARACTERS])
+        if name == NO_MESSAGE and not self._foreign[name]:
+            text = "claude wrote a line that is no message of its protocol. It is kept; kasmon goes on."
+            yield NoticeRaised(at=at, text=text, level="warning")
+        if name.startswith("control_request/") and not self._foreign[name]:
+            what = name.partition("/")[2] or "something"
+            text = f"claude asked for {what!r}, which kasmon cannot show; it was told so."
+            yield NoticeRaised(at=at, text=text, level="warning")
+        yield from self._once(foreign)
+
+    def _once(self, foreign: ForeignSeen) -> Iterator[Event]:
+        self._foreign[foreign.what] += 1
+        if self._foreign[foreign.what] == 1:
+            yield foreign
+
+
+HANDLED: Final = frozenset(
+    f"system/{subtype}"
+    for subtype in (
+        "api_retry",
+        "compact_boundary",
+        "informational",
+        "init",
+        "notification",
+        "session_state_changed",
+        "status",
+        "task_list_statuses",
+        "task_notification",
+        "task_started",
+    )
+)
+"""System messages that are known even where they give no notice."""

@@ -1,0 +1,94 @@
+"""Tokens and costs of a conversation, from figures of three kinds.
+
+| figure | of what |
+|---|---|
+| `usage` of a message | that one request to the model: what fills the context window now |
+| `modelUsage` and `total_cost_usd` of a result | everything since the process started, sub-agents too |
+| the same after a resume | goes on where the process before ended cleanly, else anew from 0 |
+| the same after `/clear` | anew from 0 |
+"""
+
+from typing import NamedTuple
+
+from kasmon.backends.claude.field import Message, amount, count, inner, text
+from kasmon.model.event import UsageReported
+
+
+class _Total(NamedTuple):
+    input: int = 0
+    output: int = 0
+    cost_usd: float = 0.0
+
+    def plus(self, other: "_Total") -> "_Total":
+        return _Total(self.input + other.input, self.output + other.output, self.cost_usd + other.cost_usd)
+
+
+class Usage:
+    """What the session has used so far; each report is a total, never an addition."""
+
+    def __init__(self) -> None:
+        self._before = _Total()
+        """Of conversations that were cleared."""
+        self._told = _Total()
+        """As the last result said."""
+        self._since = _Total()
+        """Of the requests since, the agent's own only."""
+        self._context = self._limit = 0
+        self._model = ""
+
+    def began(self, message: Message) -> None:
+        """The model begins to answer: *message* of a `message_start` says what went in."""
+        usage = inner(message, "usage")
+        self._model = text(message, "model") or self._model
+        self._context = _input(usage)
+        self._since = self._since.plus(_Total(input=_input(usage)))
+
+    def ended(self, event: Message, at: float) -> UsageReported:
+        """It has answered: a `message_delta` says what came out."""
+        output = count(inner(event, "usage"), "output_tokens")
+        self._context += output
+        self._since = self._since.plus(_Total(output=output))
+        return self._report(at, with_cost=False)
+
+    def result(self, result: Message, at: float) -> UsageReported | None:
+        """A turn is over; None where its result has no figures."""
+        models = {name: inner(inner(result, "modelUsage"), name) for name in inner(result, "modelUsage")}
+        cost = amount(result, "total_cost_usd")
+        if not models and not cost:
+            return None
+        inputs = ("inputTokens", "cacheReadInputTokens", "cacheCreationInputTokens")
+        self._told = _Total(
+            input=sum(count(used, name) for used in models.values() for name in inputs),
+            output=sum(count(used, "outputTokens") for used in models.values()),
+            cost_usd=cost or 0.0,
+        )
+        self._since = _Total()
+        windows = {name: count(used, "contextWindow") for name, used in models.items()}
+        self._limit = windows.get(self._model) or max(windows.values(), default=0) or self._limit
+        return self._report(at, with_cost=True)
+
+    def compacted(self, tokens: int) -> None:
+        """The conversation was summarised; *tokens* are left of it."""
+        self._context = tokens
+
+    def cleared(self) -> None:
+        """A new conversation begins, and the agent counts from 0."""
+        self._before = self._before.plus(self._told).plus(self._since)
+        self._told = self._since = _Total()
+        self._context = 0
+
+    def _report(self, at: float, *, with_cost: bool) -> UsageReported:
+        total = self._before.plus(self._told).plus(self._since)
+        return UsageReported(
+            at=at,
+            input=total.input,
+            output=total.output,
+            context=self._context,
+            limit=self._limit,
+            cost_usd=total.cost_usd if with_cost else None,
+        )
+
+
+def _input(usage: Message) -> int:
+    names = ("input_tokens", "cache_read_input_tokens", "cache_creation_input_tokens")
+    return sum(count(usage, name) for name in names)

@@ -1,0 +1,333 @@
+"""The claude backend keeps every promise, with a program on the other side that speaks as `claude` does."""
+
+import asyncio
+import contextlib
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import AsyncIterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import psutil
+import pytest
+
+from kasmon.backends import load, names
+from kasmon.backends.claude import backend
+from kasmon.errors import ExtraMissingError, LaunchError, RefusedError
+from kasmon.model.command import Configure, Interrupt, Launch, Mode, Stop
+from kasmon.model.event import (
+    ForeignSeen,
+    LimitLifted,
+    LimitReached,
+    MessageSaid,
+    NoticeRaised,
+    RequestWithdrawn,
+    SessionEnded,
+    SessionStarted,
+    SettingsChanged,
+    ToolStarted,
+    TurnEnded,
+)
+from kasmon.model.permission import Decision, SessionId
+from kasmon.model.state import SessionState
+from tests.backends.backend_contract import (
+    LIMIT_S,
+    AskingContract,
+    BackendContract,
+    EditingContract,
+    Heard,
+    InterruptingContract,
+    ResumingContract,
+    StreamingContract,
+)
+from tests.waiting import auntil
+
+FAKE = Path(__file__).parent / "fake.py"
+KEY = "sk-ant-of-a-test-0123456789"
+BEFORE = "0b7c1f2e-0000-4000-8000-000000000001"
+
+
+@pytest.fixture(autouse=True)
+def _own_home(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """A home of the test's own, and no variables of a developer's agent."""
+    for name in [name for name in os.environ if name.startswith(("ANTHROPIC_", "CLAUDE", "AWS_"))]:
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("ANTHROPIC_API_KEY", KEY)
+
+
+def launch(misdeed: str = "none", flags: Sequence[str] = (), **more: Any) -> Launch:
+    fields: dict[str, Any] = {
+        "session": SessionId("contract"),
+        "name": "contract",
+        "agent": "claude",
+        "mode": Mode.SDK,
+        "backend": "claude",
+        "argv": (sys.executable, str(FAKE), misdeed, *flags),
+    }
+    return Launch(**(fields | more))
+
+
+class Opening:
+    """What the tests below share."""
+
+    @contextlib.asynccontextmanager
+    async def opened_with(self, misdeed: str = "none", **more: Any) -> AsyncIterator[Heard]:
+        agent = await backend.open(wanted := launch(misdeed, **more))
+        heard = Heard(agent, wanted)
+        listening = asyncio.create_task(heard.listen())
+        try:
+            await heard.until(SessionState.IDLE)
+            yield heard
+        finally:
+            await agent.aclose()
+            async with asyncio.timeout(LIMIT_S):
+                await listening
+
+
+class TestClaude(
+    BackendContract, StreamingContract, AskingContract, EditingContract, InterruptingContract, ResumingContract
+):
+    backend = backend
+
+    def launch(self, generation: int = 1, resume: str | None = None) -> Launch:
+        return launch(generation=generation, resume=resume)
+
+
+class TestWishes(Opening):
+    async def test_cancelling_denies_and_ends_the_turn(self) -> None:
+        async with self.opened_with() as heard:
+            await heard.prompt("ask git push\nsay after")
+            await heard.answer(await heard.until_asked(), Decision.CANCEL)
+            ended = await heard.until_said(TurnEnded)
+
+            assert isinstance(ended, TurnEnded)
+            assert "interrupted" == ended.reason
+            assert not [fact for fact in heard.facts if isinstance(fact, ToolStarted | MessageSaid)]
+
+    async def test_a_denied_question_withdraws_the_others_of_its_call(self) -> None:
+        async with self.opened_with() as heard:
+            asked = {"questions": [{"question": "One?"}, {"question": "Two?"}]}
+            await heard.prompt(f"question {json.dumps(asked)}\nhang")
+            await auntil(lambda: len(heard.session.asks) == 2)
+            one, two = heard.session.asks
+            await heard.answer(one, Decision.DENY)
+            withdrawn = await heard.until_said(RequestWithdrawn)
+
+            assert isinstance(withdrawn, RequestWithdrawn)
+            assert two.id == withdrawn.request
+
+    async def test_a_prompt_goes_to_the_agent_while_it_works(self) -> None:
+        async with self.opened_with() as heard:
+            await heard.prompt("ask git push")
+            request = await heard.until_asked()
+            await heard.prompt("say at once")
+            await heard.answer(request, Decision.ALLOW)
+
+            await heard.until_said(MessageSaid)
+
+    async def test_another_model_and_another_mode_are_told_when_they_are_so(self) -> None:
+        async with self.opened_with() as heard:
+            await heard.agent.send(Configure(model="opus", permission_mode="acceptEdits"))
+            await auntil(lambda: heard.session.permission_mode == "acceptEdits")
+
+            assert "opus" == heard.session.model
+            changes = [fact for fact in heard.facts if isinstance(fact, SettingsChanged)]
+            assert 3 == len(changes)
+
+    async def test_a_mode_that_the_agent_does_not_have_is_refused_in_its_words(self) -> None:
+        async with self.opened_with() as heard:
+            with pytest.raises(RefusedError, match="no such mode"):
+                await heard.agent.send(Configure(permission_mode="nonsense"))
+
+            assert "default" == heard.session.permission_mode
+
+    async def test_an_idle_agent_takes_an_interrupt(self) -> None:
+        async with self.opened_with() as heard:
+            await heard.agent.send(Interrupt())
+            await heard.prompt("say I am here")
+
+            await heard.until_said(MessageSaid)
+
+    async def test_a_stop_ends_a_turn_before_it_ends_the_agent(self) -> None:
+        async with self.opened_with() as heard:
+            await heard.prompt("hang")
+            await heard.until(SessionState.WORKING)
+            await heard.agent.send(Stop(grace_s=LIMIT_S))
+            *_, turn, ended = await heard.until_over()
+
+            assert isinstance(turn, TurnEnded)
+            assert isinstance(ended, SessionEnded)
+            assert (0, "stopped") == (ended.exit_code, ended.why)
+
+    async def test_closing_does_not_wait_for_a_stop_that_is_patient(self) -> None:
+        async with self.opened_with("stays") as heard:
+            await heard.agent.send(Stop(grace_s=1000.0))
+            await heard.agent.aclose()
+            await heard.until_over()
+
+            assert "SIGKILL" == heard.session.signal
+
+    async def test_what_it_leaves_behind_is_nothing(self) -> None:
+        async with self.opened_with() as heard:
+            assert heard.session.pid is not None
+            process = psutil.Process(heard.session.pid)
+            await heard.agent.aclose()
+
+            assert not process.is_running()
+
+
+class TestOpening(Opening):
+    async def test_it_tells_what_it_offers(self) -> None:
+        async with self.opened_with("none", flags=("--model", "sonnet"), bypassing=True) as heard:
+            assert ("claude-sonnet-9", ("sonnet", "opus")) == (heard.session.model, heard.session.models)
+            assert {"plan", "auto", "bypassPermissions"} <= set(heard.session.permission_modes)
+
+    async def test_its_conversation_has_an_id_before_the_first_prompt(self) -> None:
+        async with self.opened_with() as heard:
+            assert heard.session.resume_id
+            assert "" == heard.session.proof
+
+    async def test_a_conversation_in_which_nothing_was_said_begins_again_under_its_id(self) -> None:
+        async with self.opened_with(generation=2, resume=BEFORE) as heard:
+            assert (BEFORE, "") == (heard.session.resume_id, heard.session.proof)
+
+    async def test_a_conversation_is_the_one_of_before_by_the_last_prompt_in_its_transcript(
+        self, tmp_path: Path
+    ) -> None:
+        transcript(tmp_path, "first", "the last prompt")
+        async with self.opened_with(generation=2, resume=BEFORE, remembers="the last prompt") as heard:
+            assert "its transcript ends with the prompt that was given last" in heard.session.proof
+            assert not [fact for fact in heard.facts if isinstance(fact, NoticeRaised)]
+
+    async def test_a_conversation_without_the_last_prompt_is_doubted_aloud(self, tmp_path: Path) -> None:
+        transcript(tmp_path, "first", "another")
+        async with self.opened_with(generation=2, resume=BEFORE, remembers="the last prompt") as heard:
+            notice = await heard.until_said(NoticeRaised)
+
+            assert isinstance(notice, NoticeRaised)
+            assert "does not hold the prompt" in notice.text
+            assert "transcript" not in heard.session.proof
+
+    async def test_an_agent_that_chatters_first_is_heard_all_the_same(self) -> None:
+        async with self.opened_with("chatters") as heard:
+            assert isinstance(heard.facts[0], SessionStarted)
+            assert ["no message"] == [fact.what for fact in heard.facts if isinstance(fact, ForeignSeen)]
+
+    @pytest.mark.parametrize(
+        ("misdeed", "more", "words"),
+        [
+            ("silent", {"handshake_s": 0.5}, r"did not introduce itself within 0.5 s"),
+            ("dies", {}, r"exit code 1\): error: unknown option '--nonsense'.*Check the profile's flags"),
+            ("forgot", {"resume": BEFORE, "remembers": "x"}, r"No conversation found.*begin a new session"),
+            ("elsewhere", {"resume": BEFORE, "remembers": "x"}, r"'another' and not '0b7c1f2e"),
+            ("old", {}, r"claude 1.0.99 is too old.*2.0.0"),
+            ("nobody", {}, r"no login and no key.*/login"),
+        ],
+    )
+    async def test_an_agent_that_cannot_be_opened_says_why(
+        self, misdeed: str, more: dict[str, Any], words: str
+    ) -> None:
+        with pytest.raises(LaunchError, match=f"(?s){words}"):
+            await backend.open(launch(misdeed, **more))
+
+        assert not [child for child in psutil.Process().children() if str(FAKE) in child.cmdline()]
+
+    async def test_a_missing_program_is_named(self, tmp_path: Path) -> None:
+        with pytest.raises(LaunchError, match="no-such-claude"):
+            await backend.open(launch(argv=(str(tmp_path / "no-such-claude"),)))
+
+    async def test_a_missing_sdk_names_the_extra(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setitem(sys.modules, "claude_agent_sdk", None)
+        for name in [name for name in sys.modules if name.startswith("kasmon.backends.claude.")]:
+            if name.endswith((".agent", ".wire")):
+                monkeypatch.delitem(sys.modules, name)
+
+        with pytest.raises(ExtraMissingError, match=r"kasmon\[claude\]"):
+            await backend.open(launch())
+
+    async def test_an_open_that_is_called_off_leaves_no_process(self) -> None:
+        opening = asyncio.create_task(backend.open(launch("silent")))
+        await auntil(lambda: [child for child in psutil.Process().children() if str(FAKE) in child.cmdline()])
+        opening.cancel()
+        await asyncio.gather(opening, return_exceptions=True)
+
+        assert not [child for child in psutil.Process().children() if str(FAKE) in child.cmdline()]
+
+    async def test_its_last_words_hide_its_key(self) -> None:
+        with pytest.raises(LaunchError) as raised:
+            await backend.open(launch("leaks"))
+
+        assert "your key is" in str(raised.value)
+        assert KEY not in str(raised.value)
+
+
+class TestBadInput(Opening):
+    async def test_lines_that_are_no_messages_do_not_end_it(self) -> None:
+        async with self.opened_with() as heard:
+            await heard.prompt('raw hello\nraw {"type": "assist\nraw {"type": "news"}\nsay I go on')
+            await heard.until_said(MessageSaid)
+
+            kinds = [fact.what for fact in heard.facts if isinstance(fact, ForeignSeen)]
+            assert ["no message", "news"] == kinds
+            assert 1 == sum(isinstance(fact, NoticeRaised) for fact in heard.facts)
+
+    async def test_a_control_message_without_what_it_needs_does_not_end_it(self) -> None:
+        async with self.opened_with() as heard:
+            broken = ['{"type": "control_request"}', '{"type": "control_request", "request_id": "x", "request": {}}']
+            broken += ['{"type": "control_response"}', '{"type": "control_cancel_request"}']
+            broken += ['{"type": "control_request", "request_id": "y", "request": {"subtype": "elicitation"}}']
+            await heard.prompt("".join(f"raw {line}\n" for line in broken) + "ask git push")
+            await heard.answer(await heard.until_asked(), Decision.ALLOW)
+
+            await heard.until_said(ToolStarted)
+
+    async def test_a_limit_is_lifted_when_its_time_has_passed(self) -> None:
+        """An idle agent would not say so, and the prompts that wait would wait for ever."""
+        async with self.opened_with() as heard:
+            limit = {"status": "rejected", "resetsAt": time.time() + 0.2, "rateLimitType": "five_hour"}
+            await heard.prompt(f"raw {json.dumps({'type': 'rate_limit_event', 'rate_limit_info': limit})}")
+            await heard.until_said(LimitLifted)
+
+            await heard.until(SessionState.IDLE)
+            assert [fact for fact in heard.facts if isinstance(fact, LimitReached)]
+
+    async def test_a_line_of_ten_megabytes_is_read(self) -> None:
+        async with self.opened_with() as heard:
+            await heard.prompt("huge 10000000\nsay I go on")
+
+            await heard.until_said(MessageSaid)
+
+    async def test_its_end_carries_its_last_words(self) -> None:
+        async with self.opened_with() as heard:
+            await heard.prompt("crash 3")
+            ended = (await heard.until_over())[-1]
+
+            assert isinstance(ended, SessionEnded)
+            assert (3, "these are my last words") == (ended.exit_code, ended.last_words)
+
+
+def transcript(home: Path, *prompts: str) -> None:
+    folder = home / ".claude" / "projects" / "-work"
+    folder.mkdir(parents=True)
+    lines = [{"type": "user", "message": {"role": "user", "content": prompt}} for prompt in prompts]
+    encoder = msgspec.json.Encoder()
+    (folder / f"{BEFORE}.jsonl").write_bytes(b"".join(encoder.encode(line) + b"\n" for line in lines))
+
+
+def test_it_is_found_by_its_name() -> None:
+    assert "claude" in names()
+    assert backend is load("claude")
+
+
+def test_importing_it_does_not_import_the_sdk() -> None:
+    code = "import sys, kasmon.backends.claude; print('claude_agent_sdk' in sys.modules)"
+    said = subprocess.run(
+        [sys.executable, "-P", "-c", code], capture_output=True, text=True, check=True, cwd=FAKE.parents[3]
+    )
+
+    assert "False\n" == said.stdout

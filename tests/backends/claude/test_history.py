@@ -1,0 +1,89 @@
+"""A conversation is known to be the one of before by what the agent itself remembers of it."""
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from kasmon.backends.claude.file import LONGEST_BYTES, held
+from kasmon.backends.claude.history import Memory, conversation_of, memory, prompts, transcript
+
+CONVERSATION = "0b7c1f2e-0000-4000-8000-000000000001"
+
+
+def user(content: object, **more: object) -> dict[str, object]:
+    return {"type": "user", "message": {"role": "user", "content": content}, **more}
+
+
+def written(config: Path, *entries: object) -> Path:
+    file = config / "projects" / "-work" / f"{CONVERSATION}.jsonl"
+    file.parent.mkdir(parents=True)
+    file.write_text("".join(f"{json.dumps(entry, separators=(',', ':'))}\n" for entry in entries))
+    return file
+
+
+WAITED = {"type": "queue-operation", "operation": "enqueue", "content": "/cost"}
+RESULT = [{"type": "tool_result", "content": "done"}]
+
+
+@pytest.mark.parametrize(
+    ("entries", "expected"),
+    [
+        ([user("one"), user("two")], Memory.ENDS_WITH_IT),
+        ([user("two"), {"type": "assistant"}, user(RESULT)], Memory.ENDS_WITH_IT),
+        ([user([{"type": "text", "text": "two"}])], Memory.ENDS_WITH_IT),
+        ([user("two"), user("[Request interrupted by user]"), user("<command-name>/x")], Memory.ENDS_WITH_IT),
+        ([user("two"), user("meta", isMeta=True), user("summary", isCompactSummary=True)], Memory.ENDS_WITH_IT),
+        ([user("two"), user("three")], Memory.HOLDS_IT),
+        ([user("two"), WAITED], Memory.HOLDS_IT),
+        ([user("one")], Memory.WITHOUT_IT),
+        ([user("two", isSidechain=True)], Memory.WITHOUT_IT),
+        ([], Memory.WITHOUT_IT),
+    ],
+)
+def test_the_last_prompt_tells(tmp_path: Path, entries: list[object], expected: Memory) -> None:
+    written(tmp_path, *entries)
+
+    assert expected is memory(tmp_path, CONVERSATION, "two")
+
+
+def test_a_command_of_the_agents_own_is_a_prompt_as_it_was_written(tmp_path: Path) -> None:
+    file = written(tmp_path, WAITED, user("<command-name>/usage</command-name>"))
+
+    assert ["/cost"] == list(prompts(file))
+
+
+def test_lines_that_are_no_entries_are_passed_over(tmp_path: Path) -> None:
+    file = written(tmp_path, user("one"))
+    with file.open("ab") as end:
+        end.write(b'{"type":"user", half\n"enqueue"\n\xff"type":"user"\n')
+
+    assert Memory.ENDS_WITH_IT is memory(tmp_path, CONVERSATION, "one")
+
+
+@pytest.mark.parametrize("name", ["", "../x", "*", "0b7c1f2e-0000-4000-8000-00000000000?"])
+def test_a_conversation_without_a_transcript_is_none(tmp_path: Path, name: str) -> None:
+    written(tmp_path, user("one"))
+
+    assert transcript(tmp_path, name) is None
+    assert Memory.NO_TRANSCRIPT is memory(tmp_path, name, "one")
+
+
+def test_the_conversation_of_a_process_is_what_it_notes_of_itself(tmp_path: Path) -> None:
+    (tmp_path / "sessions").mkdir()
+    (tmp_path / "sessions" / "7.json").write_text('{"pid": 7, "sessionId": "abc"}')
+    (tmp_path / "sessions" / "8.json").write_text("half {")
+
+    assert ["abc", "", ""] == [conversation_of(tmp_path, pid) for pid in (7, 8, 9)]
+
+
+def test_a_file_is_read_only_where_that_is_safe_and_short(tmp_path: Path) -> None:
+    (tmp_path / "text").write_text("one\n")
+    (tmp_path / "bytes").write_bytes(b"\xff\x00")
+    (tmp_path / "long").write_bytes(b"x" * (LONGEST_BYTES + 1))
+    os.mkfifo(tmp_path / "pipe")
+
+    assert "one\n" == held("text", str(tmp_path)) == held(str(tmp_path / "text"), "/")
+    assert "" == held("nothing", str(tmp_path))
+    assert [None] * 5 == [held(name, str(tmp_path)) for name in ("bytes", "long", "pipe", ".", "a\0b")]
