@@ -41,7 +41,7 @@ RUN_ANYTHING: Final = frozenset(
 HARMLESS: Final = frozenset({"description", "reason", "timeout", "timeout_ms", "title"})
 """Parts of a command's input that do not change what is run."""
 FOLDERS: Final = ("cwd", "workdir", "directory")
-PATHS: Final = ("file_path", "filePath", "path", "notebook_path")
+PATHS: Final = ("file_path", "filePath", "filepath", "path", "notebook_path")
 LONGEST: Final = 500
 """A rule longer than this, in characters, is not offered: nobody would read it."""
 

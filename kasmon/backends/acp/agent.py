@@ -1,0 +1,292 @@
+"""One live agent: its process, what it says as events, wishes as calls. What any of it means is decided elsewhere."""
+
+import asyncio
+import contextlib
+import time
+from collections.abc import AsyncIterator
+from typing import Any, Final
+
+from acp import RequestError
+
+from kasmon.backends.acp import failing, turn
+from kasmon.backends.acp.configuring import Configuring
+from kasmon.backends.acp.known import Known
+from kasmon.backends.acp.opening import Conversation, Opening
+from kasmon.backends.acp.outbox import Outbox
+from kasmon.backends.acp.peer import Peer
+from kasmon.backends.acp.pipe import Asked, Pipe
+from kasmon.backends.acp.questions import Questions
+from kasmon.backends.acp.translation import Translation
+from kasmon.backends.base import Chunk
+from kasmon.backends.child import Child
+from kasmon.backends.surroundings import Surroundings
+from kasmon.errors import LaunchError, SessionBusyError, SessionEndedError
+from kasmon.model.command import Answer, Configure, Interrupt, Launch, Prompt, Stop, Wish
+from kasmon.model.event import Event, NoticeRaised, SessionEnded, SessionStarted, TurnEnded, TurnStarted
+from kasmon.model.permission import Decision
+
+HANDSHAKE_S: Final = 60.0
+"""How long an agent may take to open a conversation, in seconds: opencode's first start took more than 10."""
+LAST_S: Final = 1.5
+"""How long its process may outlast its output, and its output its process."""
+PARTING_S: Final = 2.0
+"""How long the end of a running turn is tried before the process is ended."""
+STRAY_S: Final = 0.5
+"""A message outside of any turn is finished when nothing was added to it for so long."""
+INTERRUPTED: Final = "the turn was interrupted"
+METHOD_NOT_FOUND: Final = -32601
+NOT_OFFERED: Final = ("fs/", "terminal/", "elicitation/", "mcp/")
+"""Requests of the protocol that kasmon has said it does not take; opencode asks it to write files all the same, and
+writes them itself when it is refused."""
+GONE: Final = (ConnectionError, SessionEndedError)
+
+
+class AcpAgent:
+    """One agent; `introduce` it before anything else."""
+
+    def __init__(self, launch: Launch, known: Known, child: Child, around: Surroundings) -> None:
+        self._launch = launch
+        self._known = known
+        self._child = child
+        self._around = around
+        self._session = ""
+        self._translation = Translation(launch.workdir, launch.remembers)
+        self._outbox = Outbox()
+        self._say = self._outbox.say
+        self._questions = Questions(launch, self._translation, self._say)
+        self._turn: asyncio.Task[None] | None = None
+        self._stray: asyncio.TimerHandle | None = None
+        self._garbage = b""
+        """The first line of its output that was no message."""
+        self._stopping: asyncio.Task[None] | None = None
+        self._living: asyncio.Task[None] | None = None
+        self._why = ""
+        """Why it was ended; empty while nobody ended it."""
+        self._pipe = Pipe(child, self._skipped, self._outbox.room)
+        self._peer = Peer(self._pipe, self._called)
+
+    async def introduce(self) -> None:
+        """Open the conversation; from then on `events` tells.
+
+        Raises:
+            LaunchError: if it does not come to that; the process is ended then.
+        """
+        try:
+            conversation = await self._opened()
+        except BaseException:
+            await self._child.end()
+            await self._peer.aclose()
+            raise
+        at, model = time.time(), conversation.settings.model
+        self._session = conversation.id
+        started = SessionStarted(
+            at=at,
+            generation=self._launch.generation,
+            backend=self._launch.backend,
+            mode=self._launch.mode,
+            workdir=self._launch.workdir,
+            pid=self._child.pid,
+            resume_id=conversation.id,
+            model=model.current if model is not None else "",
+            proof=conversation.proof,
+        )
+        doubts = [NoticeRaised(at=at, text=conversation.doubt, level="warning")] if conversation.doubt else []
+        self._outbox.introduce([started])
+        self._say([*self._translation.now_set(conversation.settings, at), *doubts])
+        self._living = asyncio.create_task(self._live())
+
+    def events(self) -> AsyncIterator[Event | Chunk]:
+        """Yield what happens, in order. Ends after `SessionEnded`, which comes once."""
+        return self._outbox.taken()
+
+    async def send(self, wish: Wish, /) -> None:
+        """Carry *wish* to the agent.
+
+        Raises:
+            SessionEndedError: if it has ended.
+            SessionBusyError: if a prompt finds it in a turn: ACP has one prompt at a time.
+            RequestClosedError, StaleRequestError, UnableError, UsageError: if no open request takes this answer.
+            UnableError, RefusedError: if it does not take a setting.
+        """
+        if not self._child.is_running:
+            raise SessionEndedError(self._launch.session)
+        match wish:
+            case Prompt():
+                self._prompt(wish)
+            case Answer():
+                await self._answer(wish)
+            case Interrupt():
+                await self._interrupt()
+            case Stop():
+                self._stop(wish)
+            case Configure():
+                await self._configure(wish)
+
+    async def aclose(self) -> None:
+        """End the agent if it runs; idempotent."""
+        self._why = self._why or "closed"
+        await self._child.end()
+        if self._living is not None:
+            await asyncio.wait([self._living])
+
+    # How it begins and ends
+
+    async def _opened(self) -> Conversation:
+        limit_s = HANDSHAKE_S if self._launch.handshake_s is None else self._launch.handshake_s
+        opening = Opening(self._peer, self._launch, self._known, self._around, self._translation)
+        try:
+            async with asyncio.timeout(limit_s):
+                return await opening.open()
+        except TimeoutError as error:
+            what = f"{self._launch.argv[0]!r} did not answer {self._peer.waits_for!r} within {limit_s:g} s."
+            raise LaunchError(what, hint=self._evidence()) from error
+        except GONE as error:
+            await self._child.end(LAST_S)
+            how = self._child.signal or f"exit code {self._child.exit_code}"
+            what = f"{self._launch.argv[0]!r} ended before it answered {self._peer.waits_for!r} ({how})."
+            raise LaunchError(what, hint=self._evidence()) from error
+
+    def _evidence(self) -> str:
+        """What the agent said beside its protocol."""
+        printed = failing.cleaned(self._garbage.decode("utf-8", "replace"), self._around.secrets)
+        said = (("It said:", self._child.last_words), ("It printed:", printed))
+        return " ".join(f"{how} {words}" for how, words in said if words)
+
+    async def _live(self) -> None:
+        """See it to its end, and tell how it ended."""
+        exited, over = asyncio.create_task(self._child.wait()), asyncio.create_task(self._pipe.over.wait())
+        await asyncio.wait([exited, over], return_when=asyncio.FIRST_COMPLETED)
+        _, missing = await asyncio.wait([exited, over], timeout=LAST_S)
+        if exited in missing:
+            self._why = self._why or "it closed its output, and was ended"
+        try:
+            await self._child.end()
+            over.cancel()
+            await self._peer.aclose()
+            if self._turn is not None:
+                await asyncio.wait([self._turn])
+            self._questions.withdraw("the agent ended", time.time())
+            self._say(self._translation.ends(time.time()))
+            self._translation.foreign.told()
+        finally:
+            self._say([self._ended()])
+
+    def _ended(self) -> SessionEnded:
+        return SessionEnded(
+            at=time.time(),
+            exit_code=self._child.exit_code,
+            signal=self._child.signal,
+            why=self._why,
+            last_words=self._child.last_words,
+        )
+
+    def _stop(self, wish: Stop) -> None:
+        self._why = self._why or "stopped"
+        if self._stopping is None:
+            self._stopping = asyncio.create_task(self._finish(wish.grace_s))
+
+    async def _finish(self, grace_s: float) -> None:
+        """End the turn, then the process: it goes by itself when nobody speaks to it any more."""
+        with contextlib.suppress(TimeoutError, SessionEndedError):
+            async with asyncio.timeout(min(grace_s, PARTING_S)):
+                await self._interrupt()
+                if self._turn is not None:
+                    await asyncio.wait([self._turn])
+        await self._child.end(grace_s)
+
+    # What it is told
+
+    def _prompt(self, wish: Prompt) -> None:
+        if self._turn is not None:
+            raise SessionBusyError(self._launch.session, "asking" if self._questions else "working")
+        at = time.time()
+        self._say([*self._translation.begins(at), TurnStarted(at=at, prompt=wish.text, by=wish.by)])
+        self._turn = asyncio.create_task(self._take_turn(wish.text))
+
+    async def _take_turn(self, text: str) -> None:
+        answer: dict[str, Any] | None = None
+        ended: list[Event] = []
+        try:
+            answer = await self._peer.prompt(self._session, text)
+        except RequestError as error:
+            ended = turn.failed(error, self._around.secrets, self._known.log_in, time.time())
+            if self._questions.is_closed:  # some answer their interrupt like that
+                ended = [TurnEnded(at=time.time(), reason="interrupted")]
+        except GONE:
+            return  # its end says more
+        finally:
+            self._turn, self._questions.is_closed = None, False
+        at = time.time()
+        self._questions.withdraw("the turn ended", at)
+        if answer is not None and not (ended := [end] if (end := turn.ended(answer, at)) is not None else []):
+            ended = [*self._translation.foreign.seen("stopReason", answer, at), TurnEnded(at=at)]
+        self._say([*self._translation.ends(at, answer), *ended])
+
+    async def _answer(self, answer: Answer) -> None:
+        waiting = self._questions.take(answer)
+        if answer.decision is Decision.CANCEL:
+            await self._cancel()
+        await self._questions.tell(waiting, answer)
+        if answer.decision is Decision.CANCEL:
+            self._questions.withdraw(INTERRUPTED, time.time())
+
+    async def _interrupt(self) -> None:
+        """End the turn, and answer at once what it asks: gemini waits for those answers before it ends."""
+        await self._cancel()
+        self._questions.withdraw(INTERRUPTED, time.time())
+
+    async def _cancel(self) -> None:
+        """Ask the agent to end the turn. That goes first: one that is denied before might take its next step."""
+        if self._turn is None:
+            return
+        self._questions.is_closed = True
+        try:
+            await self._peer.cancel(self._session)
+        except ConnectionError as error:
+            raise SessionEndedError(self._launch.session) from error
+
+    async def _configure(self, wish: Configure) -> None:
+        configuring = Configuring(self._peer, self._translation, self._around.secrets)
+        for setting, value in configuring.wanted(wish):
+            self._say(await configuring.set(setting, value))
+
+    # What it says
+
+    async def _called(self, method: str, params: Any, is_notice: bool) -> Any:
+        """The SDK's handler for whatever the agent sends."""
+        at = time.time()
+        if is_notice:
+            self._noticed(method, params, at)
+            return None
+        assert isinstance(params, Asked)
+        if method == "session/request_permission":
+            return await self._questions.asked(params, at)
+        if not method.startswith(NOT_OFFERED):
+            self._say(self._translation.foreign.seen(method, params.params, at))
+        raise RequestError(METHOD_NOT_FOUND, f"kasmon does not offer {method!r}")
+
+    def _noticed(self, method: str, params: Any, at: float) -> None:
+        if method == "session/update":
+            self._say(self._translation.heard(params, at))
+            self._questions.withdraw_what_is_over(at)
+            self._watch_stray()
+        elif method == "$/cancel_request":
+            self._questions.take_back(params.get("requestId") if isinstance(params, dict) else None, at)
+        else:
+            self._say(self._translation.foreign.seen(method, params, at))
+
+    def _skipped(self, line: bytes) -> None:
+        self._garbage = self._garbage or line[:400]
+        self._say(self._translation.foreign.garbage(line, time.time()))
+
+    def _watch_stray(self) -> None:
+        """Finish a message outside of any turn, which nothing else would end."""
+        if self._stray is not None:
+            self._stray.cancel()
+            self._stray = None
+        if self._turn is None and self._translation.speech.is_open:
+            self._stray = asyncio.get_running_loop().call_later(STRAY_S, self._end_stray)
+
+    def _end_stray(self) -> None:
+        if self._turn is None:
+            self._say(self._translation.speech.ended(time.time()))

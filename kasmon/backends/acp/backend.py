@@ -1,0 +1,64 @@
+"""Opens agents of the Agent Client Protocol; the SDK is imported with the first of them."""
+
+import asyncio
+from importlib import import_module
+from importlib.util import find_spec
+from typing import Final
+
+from kasmon.backends.acp import gemini
+from kasmon.backends.acp.known import Habit, known
+from kasmon.backends.base import Abilities, Agent
+from kasmon.backends.child import Child
+from kasmon.backends.surroundings import Surroundings, surroundings
+from kasmon.errors import ExtraMissingError, LaunchError
+from kasmon.model.command import Launch
+
+SDK: Final = "acp"
+
+
+class AcpBackend:
+    """Any agent whose command, `launch.argv`, speaks ACP on its stdio."""
+
+    name = "acp"
+    abilities = Abilities(
+        streams=True,
+        asks=True,
+        cancels=True,
+        sets_model=True,
+        sets_permission_mode=True,
+        resumes=True,
+        interrupts=True,
+    )
+
+    async def open(self, launch: Launch, /) -> Agent:
+        """Start the agent and open a conversation, or go on with `launch.resume`.
+
+        Raises:
+            ExtraMissingError: if the SDK is not installed.
+            LaunchError: if the agent does not start, does not introduce itself, wants a log-in, or does not know the
+                conversation.
+        """
+        if find_spec(SDK) is None:
+            raise ExtraMissingError(self.name, "acp")
+        if not launch.argv:
+            raise LaunchError("there is no command to start the agent with.", hint="Name a `program` in its profile.")
+        agent = known(launch.argv)
+        around = await asyncio.to_thread(surroundings, launch, agent.own)
+        around = Surroundings({**agent.variables, **around.variables}, around.secrets)
+        if launch.resume and Habit.TWIN_FILES in agent.habits:
+            await asyncio.to_thread(gemini.remove_twins, launch.resume, around.variables)
+        child = await Child.start(
+            launch.argv, workdir=launch.workdir, environment=around.variables, secrets=around.secrets
+        )
+        try:
+            module = await asyncio.to_thread(import_module, "kasmon.backends.acp.agent")  # half a second
+            live = module.AcpAgent(launch, agent, child, around)
+        except BaseException:
+            await child.end()
+            raise
+        await live.introduce()
+        opened: Agent = live
+        return opened
+
+
+backend = AcpBackend()

@@ -1,0 +1,147 @@
+"""The permissions that an agent waits for: opened, answered once, or withdrawn when it no longer waits."""
+
+import asyncio
+import time
+from collections.abc import Callable, Iterable
+from typing import Any, Final
+
+from acp import RequestError
+from pydantic import ValidationError
+
+from kasmon.backends.acp import asking
+from kasmon.backends.acp.pipe import Asked
+from kasmon.backends.acp.translation import Translation
+from kasmon.backends.base import Chunk
+from kasmon.errors import RequestClosedError, StaleRequestError, UnableError, UsageError
+from kasmon.model.command import Answer, Launch
+from kasmon.model.event import Event, NoticeRaised, RequestOpened, RequestWithdrawn
+from kasmon.model.permission import Decision, RequestId
+
+INVALID_PARAMS: Final = -32602
+UNREADABLE: Final = "The agent asked for a permission in a way that kasmon cannot read; it was told so, and got none."
+NOT_TOLD: Final = "The agent was not told why: its protocol has no word for that. Tell it with a prompt."
+
+
+class Waiting:
+    """One permission that the agent waits for; made within the SDK's task that is to answer."""
+
+    def __init__(self, ask: asking.Ask, number: int | str) -> None:
+        self.ask = ask
+        self.number = number
+        """The agent's own id of it."""
+        self.outcome: asyncio.Future[dict[str, Any]] = asyncio.get_running_loop().create_future()
+        self._task = asyncio.current_task()
+
+    async def told(self) -> None:
+        """Return when the agent has its answer.
+
+        Raises:
+            SessionEndedError: if it does not read any more.
+        """
+        assert self._task is not None
+        await asyncio.wait([self._task])
+        if not self._task.cancelled() and (error := self._task.exception()) is not None:
+            raise error
+
+
+class Questions:
+    """All that one agent waits for."""
+
+    def __init__(
+        self, launch: Launch, translation: Translation, say: Callable[[Iterable[Event | Chunk]], None]
+    ) -> None:
+        self.is_closed = False
+        """The turn is being ended: whatever the agent asks meanwhile is denied."""
+        self._launch = launch
+        self._translation = translation
+        self._say = say
+        self._waiting: dict[RequestId, Waiting] = {}
+        self._counted = 0
+
+    def __len__(self) -> int:
+        return len(self._waiting)
+
+    async def asked(self, asked: Asked, at: float) -> dict[str, Any]:
+        """The answer to *asked*, when there is one.
+
+        Raises:
+            RequestError: if it cannot be read; nothing is allowed then.
+        """
+        try:
+            understood = asking.understood(asked.params)
+        except ValidationError as error:
+            self._say(self._translation.foreign.seen("session/request_permission", asked.params, at))
+            self._say([NoticeRaised(at=at, text=UNREADABLE, level="error")])
+            raise RequestError(INVALID_PARAMS, "kasmon cannot read this request") from error
+        if self.is_closed:
+            return asking.CANCELLED
+        self._counted += 1
+        tools = self._translation.tools
+        tool = tools.asked(understood.tool_call)
+        ask = asking.ask(
+            understood,
+            tool,
+            tools,
+            number=RequestId(f"acp-{self._launch.generation}-{self._counted}"),
+            session=self._launch.session,
+            workdir=self._launch.workdir,
+        )
+        tool.input = tool.input or ask.request.input
+        waiting = self._waiting[ask.request.id] = Waiting(ask, asked.id)
+        self._say([*self._translation.speech.ended(at), RequestOpened(at=at, request=ask.request)])
+        return await waiting.outcome
+
+    def take(self, answer: Answer) -> Waiting:
+        """What *answer* answers; nobody else can answer it from now on.
+
+        Raises:
+            RequestClosedError, StaleRequestError: if the agent does not wait for that.
+            UnableError, UsageError: if there is no such answer.
+        """
+        waiting = self._waiting.get(answer.request)
+        if waiting is None:
+            raise RequestClosedError(answer.request, "the agent no longer waits for it")
+        request = waiting.ask.request
+        if answer.digest != request.digest:
+            raise StaleRequestError(request.id)
+        if answer.decision not in request.choices:
+            raise UnableError(f"this agent cannot be told {answer.decision!s} here.")
+        if answer.decision is Decision.CHOOSE and (not answer.labels or answer.labels[0] not in request.options):
+            raise UsageError(f"request {request.id!r} has no such choice.", hint=f"It has: {list(request.options)}.")
+        return self._waiting.pop(request.id)
+
+    async def tell(self, waiting: Waiting, answer: Answer) -> None:
+        """Give the agent *answer* to what it waits for; returns when it has it.
+
+        Raises:
+            SessionEndedError: if it does not read any more.
+        """
+        if not waiting.outcome.done():
+            waiting.outcome.set_result(waiting.ask.outcome(answer))
+        await waiting.told()
+        at = time.time()
+        self._say(self._translation.tools.answered(waiting.ask.call, waiting.ask.allows(answer), at))
+        if answer.decision is Decision.DENY and answer.reason:
+            self._say([NoticeRaised(at=at, text=NOT_TOLD)])
+
+    def withdraw(self, why: str, at: float) -> None:
+        """The agent is not to wait for any of them any more."""
+        self._withdraw(list(self._waiting.values()), why, at)
+
+    def withdraw_what_is_over(self, at: float) -> None:
+        """The agent waits for none whose call is over."""
+        over = [each for each in self._waiting.values() if self._translation.tools.has_ended(each.ask.call)]
+        self._withdraw(over, "the agent went on without an answer", at)
+
+    def take_back(self, number: object, at: float) -> None:
+        """The agent takes back what it asked as *number*."""
+        taken = [waiting for waiting in self._waiting.values() if waiting.number == number]
+        self._withdraw(taken, "the agent took it back", at)
+
+    def _withdraw(self, waiting: Iterable[Waiting], why: str, at: float) -> None:
+        for each in waiting:
+            del self._waiting[each.ask.request.id]
+            if not each.outcome.done():  # the connection's end has cancelled it
+                each.outcome.set_result(asking.CANCELLED)
+            self._say(self._translation.tools.answered(each.ask.call, False, at))
+            self._say([RequestWithdrawn(at=at, request=each.ask.request.id, why=why)])

@@ -1,0 +1,128 @@
+"""What an agent lets a client choose: its model and its mode, in the three ways that the protocol has had. Pure.
+
+| how it is offered | how it is set |
+|---|---|
+| `configOptions` of the category `model` or `mode` | `session/set_config_option` |
+| `modes` | `session/set_mode` |
+| `models`, which the SDK's schema no longer has (gemini 0.61) | `session/set_model` |
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, Literal, NamedTuple
+
+from acp.schema import (
+    LoadSessionResponse,
+    SessionConfigOptionBoolean,
+    SessionConfigOptionSelect,
+    SessionConfigSelectGroup,
+)
+from pydantic import ValidationError
+
+from kasmon.model.event import SettingsChanged
+
+Setting = Literal["model", "mode"]
+NAMES_BYTES: Final = 64 * 1024
+"""How much of a list of models or modes is told, so that one fact stays small."""
+
+
+class Offer(NamedTuple):
+    """One thing to choose."""
+
+    current: str
+    values: tuple[str, ...]
+    option: str = ""
+    """The id of the config option that it is; empty where it has a method of its own."""
+
+
+class Settings(NamedTuple):
+    """What is chosen, and what could be; None is not offered."""
+
+    model: Offer | None = None
+    mode: Offer | None = None
+
+    def offer(self, setting: Setting) -> Offer | None:
+        return self.model if setting == "model" else self.mode
+
+    def chosen(self, setting: Setting, value: str) -> "Settings":
+        """These, after *value* was chosen."""
+        offer = self.offer(setting)
+        if offer is None:
+            return self
+        offer = offer._replace(current=value)
+        return self._replace(model=offer) if setting == "model" else self._replace(mode=offer)
+
+    def told(self, before: "Settings | None" = None) -> SettingsChanged | None:
+        """What differs from *before*, as a fact without its time; None if nothing does."""
+        model, mode = self.model or Offer("", ()), self.mode or Offer("", ())
+        old_model, old_mode = (before and before.model) or Offer("", ()), (before and before.mode) or Offer("", ())
+        if (model, mode) == (old_model, old_mode):
+            return None
+        return SettingsChanged(
+            at=0.0,
+            model=model.current if model.current != old_model.current else "",
+            models=_few(model.values) if model.values != old_model.values else (),
+            permission_mode=mode.current if mode.current != old_mode.current else "",
+            permission_modes=_few(mode.values) if mode.values != old_mode.values else (),
+        )
+
+
+def offered(answer: Mapping[str, Any]) -> Settings:
+    """What an answer to `session/new`, `session/load` or `session/resume` offers."""
+    try:
+        told = LoadSessionResponse.model_validate(answer)
+    except ValidationError:
+        return Settings(model=_models(answer.get("models")))
+    settings = of_options(told.config_options or ())
+    mode = settings.mode
+    if mode is None and told.modes is not None:
+        mode = Offer(told.modes.current_mode_id, tuple(mode.id for mode in told.modes.available_modes))
+    return Settings(model=settings.model or _models(answer.get("models")), mode=mode)
+
+
+def of_options(options: Sequence[SessionConfigOptionSelect | SessionConfigOptionBoolean]) -> Settings:
+    """What a list of config options offers."""
+    offers: dict[str, Offer] = {}
+    for option in options:
+        if isinstance(option, SessionConfigOptionSelect) and option.category in ("model", "mode"):
+            offers.setdefault(str(option.category), Offer(option.current_value, _values(option), option.id))
+    return Settings(model=offers.get("model"), mode=offers.get("mode"))
+
+
+def of_answer(answer: Mapping[str, Any], now: Settings) -> Settings:
+    """What an answer to a setting says; *now* where it says nothing."""
+    settings = offered({"configOptions": answer.get("configOptions")})
+    return Settings(settings.model or now.model, settings.mode or now.mode)
+
+
+def to_set(setting: Setting, offer: Offer, value: str, session: str) -> tuple[str, dict[str, Any]]:
+    """The method that chooses *value*, and its parameters."""
+    if offer.option:
+        return "session/set_config_option", {"sessionId": session, "configId": offer.option, "value": value}
+    return f"session/set_{setting}", {"sessionId": session, f"{setting}Id": value}
+
+
+def _values(option: SessionConfigOptionSelect) -> tuple[str, ...]:
+    values: list[str] = []
+    for entry in option.options:
+        inner = entry.options if isinstance(entry, SessionConfigSelectGroup) else [entry]
+        values += [one.value for one in inner]
+    return tuple(values)
+
+
+def _models(models: Any) -> Offer | None:
+    """gemini's `{"availableModels": [{"modelId": ...}], "currentModelId": ...}`."""
+    if not isinstance(models, Mapping) or not isinstance(models.get("currentModelId"), str):
+        return None
+    listed = models.get("availableModels")
+    names = [entry.get("modelId") for entry in listed if isinstance(entry, Mapping)] if isinstance(listed, list) else []
+    return Offer(models["currentModelId"], tuple(name for name in names if isinstance(name, str)))
+
+
+def _few(names: Sequence[str]) -> tuple[str, ...]:
+    told, left = [], NAMES_BYTES
+    for name in names:
+        left -= len(name.encode("utf-8", "replace")) + 3
+        if left < 0:
+            break
+        told.append(name)
+    return tuple(told)

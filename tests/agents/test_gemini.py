@@ -1,0 +1,75 @@
+"""gemini over the Agent Client Protocol, against the model stub."""
+
+import json
+import time
+
+import msgspec
+import pytest
+
+from kasmon.backends.acp import backend
+from kasmon.errors import LaunchError, RefusedError
+from kasmon.model.command import Configure
+from kasmon.model.event import UsageReported
+from kasmon.model.permission import Decision
+from tests.agents.real import RealAgent
+from tests.backends.acp.real_contract import LIMIT_S, RealContract, started
+from tests.modelstub import ModelStub
+from tests.waiting import auntil
+
+pytestmark = pytest.mark.agents
+
+
+class TestGemini(RealContract):
+    mode = "autoEdit"
+
+    @pytest.fixture
+    def agent(self, gemini: RealAgent) -> RealAgent:
+        return gemini
+
+    def before_resuming(self, agent: RealAgent) -> None:
+        """Its file is not of this minute: see `kasmon.backends.acp.gemini`."""
+        for chat in (agent.home / ".gemini" / "tmp").glob("*/chats/session-*"):
+            chat.rename(chat.with_name(f"session-2026-01-01T00-00-{chat.name.rsplit('-', 1)[1]}"))
+
+    async def test_its_figures_add_up_and_its_model_changes(self, agent: RealAgent) -> None:
+        async with self.talk(agent) as talk:
+            await talk.turn("go %% say one")
+            await talk.turn("go %% say two")
+            first, second = talk.only(UsageReported)
+            assert 0 < first.input < second.input
+
+            await talk.heard.agent.send(Configure(model="gemini-2.5-pro"))
+            await auntil(lambda: talk.heard.session.model == "gemini-2.5-pro", LIMIT_S, "the model")
+
+    async def test_a_conversation_of_this_very_minute_is_not_destroyed(self, agent: RealAgent) -> None:
+        """It would be: gemini begins a file of the same name."""
+        async with self.talk(agent) as talk:
+            name = talk.heard.session.resume_id or ""
+            await talk.turn("go %% say remember me")
+        (chat,) = (agent.home / ".gemini" / "tmp").glob(f"*/chats/session-*-{name[:8]}.jsonl")
+        now = chat.with_name(f"session-{time.strftime('%Y-%m-%dT%H-%M', time.gmtime())}-{name[:8]}.jsonl")
+        before = chat.rename(now).read_text()
+        try:
+            with pytest.raises(LaunchError, match="in the very minute in which it began"):
+                await backend.open(await started(agent, resume=name))
+        except pytest.fail.Exception:
+            if now.name[8:24] != time.strftime("%Y-%m-%dT%H-%M", time.gmtime()):
+                pytest.skip("the minute was over")
+            raise
+        assert before == now.read_text()
+
+    async def test_without_a_key_it_names_the_ways_to_log_in(self, agent: RealAgent, stub: ModelStub) -> None:
+        stub.must_be_called = False
+        with pytest.raises(LaunchError, match=r"wants a log-in first: .* GEMINI_API_KEY .*Log in with Google"):
+            await backend.open(await started(agent, variables={"GEMINI_API_KEY": ""}))
+
+    async def test_in_a_folder_that_it_does_not_trust_it_asks_for_everything(self, agent: RealAgent) -> None:
+        (agent.home / ".gemini" / "trustedFolders.json").write_text(json.dumps({str(agent.workdir): "DO_NOT_TRUST"}))
+        launch = msgspec.structs.replace(await started(agent), argv=(str(agent.program), "--acp"))
+        async with self.opened(launch) as heard:
+            with pytest.raises(RefusedError, match="Cannot enable privileged approval modes in an untrusted folder"):
+                await heard.agent.send(Configure(permission_mode="yolo"))
+            await heard.prompt("go %% bash touch made.txt %% say done")
+            await heard.answer(await heard.until_asked(), Decision.DENY)
+
+        assert not (agent.workdir / "made.txt").exists()

@@ -1,0 +1,363 @@
+"""Agents that do something odd over the Agent Client Protocol, one function each.
+
+python odd_agents.py NAME
+"""
+
+import json
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+SESSION = "talk-1"
+ONCE = {"optionId": "once", "name": "Allow once", "kind": "allow_once"}
+ALWAYS = {"optionId": "always", "name": "Always allow", "kind": "allow_always"}
+REJECT = {"optionId": "no", "name": "Reject", "kind": "reject_once"}
+MODELS = {"availableModels": [{"modelId": "big", "name": "Big"}, {"modelId": "small"}, 7], "currentModelId": "big"}
+MODES = {"availableModes": [{"id": "ask", "name": "Ask"}, {"id": "plan", "name": "Plan"}], "currentModeId": "ask"}
+
+
+def hear() -> dict[str, Any]:
+    """What kasmon says next."""
+    line = sys.stdin.readline()
+    if not line:
+        os._exit(0)
+    said: dict[str, Any] = json.loads(line)
+    return said
+
+
+def say(**message: Any) -> None:
+    print(json.dumps({"jsonrpc": "2.0", **message}), flush=True)
+
+
+def reply(said: dict[str, Any], result: Any) -> None:
+    say(id=said["id"], result=result)
+
+
+def refuse(said: dict[str, Any], code: int, message: str, data: Any = None) -> None:
+    say(id=said["id"], error={"code": code, "message": message, "data": data})
+
+
+def update(**update: Any) -> None:
+    say(method="session/update", params={"sessionId": SESSION, "update": update})
+
+
+def write(text: str) -> None:
+    update(sessionUpdate="agent_message_chunk", content={"type": "text", "text": text})
+
+
+def replay(text: str) -> None:
+    update(sessionUpdate="user_message_chunk", content={"type": "text", "text": text})
+
+
+def introduce(able: dict[str, Any] | None = None, **more: Any) -> dict[str, Any]:
+    """Answer `initialize`; the request after it."""
+    reply(hear(), {"protocolVersion": 1, "agentCapabilities": able or {}, **more})
+    return hear()
+
+
+def begin(**session: Any) -> None:
+    """A new session, as usual."""
+    reply(introduce(), {"sessionId": SESSION, **session})
+
+
+def turns(end: str = "end_turn") -> None:
+    """Echo each prompt."""
+    while True:
+        prompt = hear()
+        if prompt["method"] == "session/prompt":
+            write(prompt["params"]["prompt"][0]["text"])
+            reply(prompt, {"stopReason": end})
+
+
+def ask(number: Any, options: list[Any], **call: Any) -> None:
+    tool = {"toolCallId": "call-1", "title": "rm -r /", "kind": "execute", "rawInput": {"command": "rm -r /"}, **call}
+    params = {"sessionId": SESSION, "toolCall": tool, "options": options}
+    say(id=number, method="session/request_permission", params=params)
+
+
+# Beginnings
+
+
+def plain() -> None:
+    begin()
+    turns()
+
+
+def silent() -> None:
+    print("waiting for the moon", file=sys.stderr, flush=True)
+    while True:
+        hear()
+
+
+def dies() -> None:
+    hear()
+    print("no such model, and the key is", os.environ.get("ODD_KEY", "unknown"), file=sys.stderr, flush=True)
+    sys.exit(3)
+
+
+def other_program() -> None:
+    print("usage: odd [--help]", flush=True)
+
+
+def from_the_future() -> None:
+    reply(hear(), {"protocolVersion": 2})
+    hear()
+
+
+def not_introduced() -> None:
+    reply(hear(), {"hello": "there"})
+    hear()
+
+
+def logged_out() -> None:
+    methods = [
+        {"id": "web", "name": "Log in with a browser", "description": "Opens a page"},
+        {"id": "key", "name": "API key", "type": "env_var", "vars": [{"name": "ODD_API_KEY"}]},
+    ]
+    refuse(introduce(authMethods=methods), -32000, "Authentication required")
+    hear()
+
+
+def nameless() -> None:
+    reply(introduce(), {"ok": True})
+    hear()
+
+
+def choosy() -> None:
+    """Takes models and modes, and refuses the mode `plan`."""
+    begin(models=MODELS, modes=MODES)
+    while True:
+        said = hear()
+        match said["method"]:
+            case "session/set_model":
+                reply(said, {})
+            case "session/set_mode":
+                refuse(said, -32603, "Internal error", {"details": "not in this folder"})
+            case "session/prompt":
+                reply(said, {"stopReason": "end_turn"})
+
+
+def tells_its_environment() -> None:
+    begin()
+    prompt = hear()
+    write(json.dumps(dict(os.environ)))
+    reply(prompt, {"stopReason": "end_turn"})
+    hear()
+
+
+# Conversations that go on
+
+
+def forgetful() -> None:
+    reply(introduce({"loadSession": True}), {})
+    turns()
+
+
+def remembers_others() -> None:
+    load = introduce({"loadSession": True})
+    replay("something else")
+    reply(load, {})
+    turns()
+
+
+def replays_late() -> None:
+    reply(introduce({"loadSession": True}), {})
+    replay("tidy up")
+    write("I have tidied up.")
+    update(sessionUpdate="tool_call", toolCallId="old", title="ls", kind="execute", status="completed")
+    turns()
+
+
+def resumes_only() -> None:
+    reply(introduce({"sessionCapabilities": {"resume": {}, "list": {}}}), {})
+    reply(hear(), {"sessions": [{"sessionId": "other", "cwd": "/"}], "nextCursor": "2"})
+    reply(hear(), {"sessions": [{"sessionId": SESSION, "cwd": "/"}]})
+    turns()
+
+
+def knows_nothing() -> None:
+    refuse(introduce({"loadSession": True}), -32603, "Internal error", {"details": "No previous sessions found."})
+    hear()
+
+
+# Things said
+
+
+def noisy() -> None:
+    begin()
+    prompt = hear()
+    print("a banner\n[1, 2]\n{'half': \n\xff\n" + "[" * 100_000, flush=True)
+    write("still here")
+    reply(prompt, {"stopReason": "end_turn"})
+    hear()
+
+
+def half_a_line() -> None:
+    begin()
+    hear()
+    sys.stdout.write('{"jsonrpc": "2.0", "method": "session/upd')
+    sys.stdout.flush()
+
+
+def wordy() -> None:
+    begin()
+    prompt = hear()
+    write("x" * 10_000_000)
+    reply(prompt, {"stopReason": "end_turn"})
+    hear()
+
+
+def flood() -> None:
+    begin()
+    prompt = hear()
+    for number in range(3000):
+        write(f"{number} ")
+    reply(prompt, {"stopReason": "end_turn"})
+    hear()
+
+
+def newer() -> None:
+    """Says much that nobody knows yet; its last message tells how its request was answered."""
+    begin()
+    prompt = hear()
+    for _ in range(3):
+        update(sessionUpdate="hologram", shape="cube")
+        say(method="session/sing", params={"song": "la"})
+        say(id=f"q{_}", method="moon/phase", params={})
+        answer = hear()
+    update(sessionUpdate="agent_message_chunk", content={"type": "smell"})
+    say(method="session/update", params={"sessionId": "another", "update": {"sessionUpdate": "plan", "entries": []}})
+    write(str(answer["error"]["code"]))
+    reply(prompt, {"stopReason": "enlightenment"})
+    hear()
+
+
+def writes_by_us() -> None:
+    """Asks for what kasmon has said it does not do."""
+    begin()
+    prompt = hear()
+    params = {"sessionId": SESSION, "path": str(Path("written").resolve()), "content": "x"}
+    codes = []
+    for number, method in enumerate(("fs/write_text_file", "fs/read_text_file", "terminal/create")):
+        say(id=number, method=method, params=params)
+        codes.append(hear()["error"]["code"])
+    write(str(codes))
+    reply(prompt, {"stopReason": "end_turn"})
+    hear()
+
+
+def speaks_unasked() -> None:
+    begin()
+    write("By the way, ")
+    write("hello.")
+    hear()
+
+
+# Permissions
+
+
+def odd_question() -> None:
+    begin()
+    prompt = hear()
+    say(id=7, method="session/request_permission", params={"sessionId": SESSION, "options": "many"})
+    answer = hear()
+    write(str(answer["error"]["code"]))
+    reply(prompt, {"stopReason": "end_turn"})
+    hear()
+
+
+def only_always() -> None:
+    begin()
+    prompt = hear()
+    ask(7, [ALWAYS, {"optionId": "x", "name": "Maybe", "kind": "perhaps"}])
+    write(json.dumps(hear()["result"]["outcome"]))
+    reply(prompt, {"stopReason": "end_turn"})
+    hear()
+
+
+def takes_it_back() -> None:
+    begin()
+    prompt = hear()
+    ask("q1", [ONCE, REJECT])
+    say(method="$/cancel_request", params={"requestId": "q1"})
+    hear()
+    reply(prompt, {"stopReason": "end_turn"})
+    hear()
+
+
+def does_not_wait() -> None:
+    begin()
+    prompt = hear()
+    ask(7, [ONCE, REJECT])
+    update(sessionUpdate="tool_call_update", toolCallId="call-1", status="failed")
+    hear()
+    reply(prompt, {"stopReason": "end_turn"})
+    hear()
+
+
+def ends_its_turn() -> None:
+    begin()
+    prompt = hear()
+    ask(7, [ONCE, REJECT])
+    reply(prompt, {"stopReason": "end_turn"})
+    hear()
+
+
+def stubborn() -> None:
+    """Asks again while it is told to cancel; its message tells what it heard, in order."""
+    begin()
+    prompt = hear()
+    ask(7, [ONCE, REJECT])
+    first = hear()
+    ask(8, [ONCE, REJECT])
+    second, third = hear(), hear()
+    told = [said.get("method") or said["result"]["outcome"]["outcome"] for said in (first, second, third)]
+    write(" ".join(told))
+    reply(prompt, {"stopReason": "cancelled"})
+    hear()
+
+
+# Endings
+
+
+def overloaded() -> None:
+    begin()
+    refuse(hear(), 429, '{"error": {"code": 429, "message": "too many tokens"}}')
+    hear()
+
+
+def out_of_words() -> None:
+    begin()
+    reply(hear(), {"stopReason": "max_tokens"})
+    hear()
+
+
+def tells_its_key() -> None:
+    begin()
+    refuse(hear(), -32603, f"Internal error: the key {os.environ['ODD_KEY']} is wrong")
+    hear()
+
+
+def hangs_up() -> None:
+    begin()
+    hear()
+    os.close(1)
+    while True:
+        time.sleep(60)
+
+
+def has_a_child() -> None:
+    begin()
+    prompt = hear()
+    child = subprocess.Popen(["sleep", "600"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    write(str(child.pid))
+    reply(prompt, {"stopReason": "end_turn"})
+    hear()
+    hear()
+
+
+if __name__ == "__main__":
+    globals()[sys.argv[1]]()

@@ -1,0 +1,290 @@
+"""Whatever an agent says or leaves out: a clear state, nothing earlier lost, and nothing allowed."""
+
+import asyncio
+import os
+import signal
+from pathlib import Path
+
+import psutil
+import pytest
+
+from kasmon.backends.base import Chunk
+from kasmon.errors import RefusedError, RequestClosedError, SessionBusyError, SessionEndedError, UnableError
+from kasmon.model.command import Configure, Interrupt, Stop
+from kasmon.model.event import (
+    ForeignSeen,
+    LimitReached,
+    MessageSaid,
+    NoticeRaised,
+    RequestOpened,
+    RequestWithdrawn,
+    SessionEnded,
+    SettingsChanged,
+    ToolFinished,
+    ToolStarted,
+    TurnEnded,
+)
+from kasmon.model.permission import Decision
+from kasmon.model.state import SessionState
+from tests.backends.acp.stage import Stage, give, messages, only
+from tests.backends.backend_contract import LIMIT_S
+from tests.waiting import auntil
+
+
+@pytest.fixture
+def stage(tmp_path: Path) -> Stage:
+    return Stage(tmp_path)
+
+
+# Lines
+
+
+async def test_lines_that_are_no_messages_are_kept_once_and_skipped(stage: Stage) -> None:
+    heard = await stage.turn("noisy")
+
+    assert ["still here"] == await messages(heard)
+    assert ["warning"] == [notice.level for notice in only(heard, NoticeRaised)]
+    assert [("a line that is no message", "a banner")] == [(seen.what, seen.raw) for seen in only(heard, ForeignSeen)]
+
+
+async def test_half_a_line_at_its_end_takes_nothing_with_it(stage: Stage) -> None:
+    async with stage.agent("half_a_line") as heard:
+        await heard.prompt("go")
+        ended = (await heard.until_over())[-1]
+
+        assert isinstance(ended, SessionEnded)
+        assert (0, None) == (ended.exit_code, ended.signal)
+
+
+async def test_a_message_of_ten_megabytes_comes_whole(stage: Stage) -> None:
+    heard = await stage.turn("wordy")
+
+    assert 10_000_000 == len(only(heard, MessageSaid)[0].text)
+
+
+async def test_a_flood_comes_whole_and_in_order(stage: Stage) -> None:
+    heard = await stage.turn("flood")
+
+    assert [f"{number} " for number in range(3000)] == [said.text for said in heard.all if isinstance(said, Chunk)]
+
+
+async def test_what_nobody_knows_is_kept_once_and_answered(stage: Stage) -> None:
+    heard = await stage.turn("newer")
+
+    assert ["-32601"] == await messages(heard)
+    assert [
+        "session/update hologram",
+        "session/sing",
+        "moon/phase",
+        "session/update agent_message_chunk",
+        "session/update of another session",
+        "stopReason",
+    ] == [seen.what for seen in only(heard, ForeignSeen)]
+    assert '"shape": "cube"' in only(heard, ForeignSeen)[0].raw
+    assert "done" == only(heard, TurnEnded)[0].reason
+
+
+async def test_files_and_terminals_are_the_agent_s_own(stage: Stage) -> None:
+    """opencode asks us to write all the same, and writes itself when it is refused."""
+    heard = await stage.turn("writes_by_us")
+
+    assert ["[-32601, -32601, -32601]"] == await messages(heard)
+    assert [] == only(heard, ForeignSeen)
+    assert [] == list(stage.workdir.iterdir())
+
+
+async def test_a_message_outside_of_any_turn_is_told(stage: Stage) -> None:
+    async with stage.agent("speaks_unasked") as heard:
+        assert ["By the way, hello."] == await messages(heard)
+        assert SessionState.IDLE is heard.session.state
+
+
+# Permissions
+
+
+async def test_a_question_that_cannot_be_read_allows_nothing_and_holds_nobody_up(stage: Stage) -> None:
+    heard = await stage.turn("odd_question")
+
+    assert ["-32602"] == await messages(heard)
+    assert [] == only(heard, RequestOpened)
+    assert ["error"] == [notice.level for notice in only(heard, NoticeRaised)]
+
+
+async def test_a_permission_that_would_last_is_not_offered_as_a_single_one(stage: Stage) -> None:
+    async with stage.agent("only_always") as heard:
+        await heard.prompt("go")
+        request = await heard.until_asked()
+        assert (Decision.DENY, Decision.CANCEL) == request.choices
+        assert "only lasting ones (“Always allow”), which kasmon does not give" in request.why
+        with pytest.raises(UnableError):
+            await heard.answer(request, Decision.ALLOW)
+        await heard.answer(request, Decision.DENY)
+
+        assert ['{"outcome": "cancelled"}'] == await messages(heard)
+
+
+@pytest.mark.parametrize(
+    ("name", "why"),
+    [
+        ("takes_it_back", "the agent took it back"),
+        ("does_not_wait", "the agent went on without an answer"),
+        ("ends_its_turn", "the turn ended"),
+    ],
+)
+async def test_a_question_that_nobody_waits_for_is_withdrawn(name: str, why: str, stage: Stage) -> None:
+    async with stage.agent(name) as heard:
+        await heard.prompt("go")
+        await heard.until_said(TurnEnded)
+        opened, withdrawn = only(heard, RequestOpened), only(heard, RequestWithdrawn)
+
+        assert [why] == [fact.why for fact in withdrawn]
+        with pytest.raises(RequestClosedError):
+            await heard.answer(opened[0].request, Decision.ALLOW)
+
+
+async def test_an_interrupt_comes_first_and_then_an_answer_to_whatever_is_asked(stage: Stage) -> None:
+    """Denied before it, an agent might go on; without an answer, gemini would wait for ever."""
+    async with stage.agent("stubborn") as heard:
+        await heard.prompt("go")
+        await heard.until_asked()
+        await heard.agent.send(Interrupt())
+        await heard.until_said(TurnEnded)
+
+        assert ["session/cancel cancelled cancelled"] == await messages(heard)
+        assert 1 == len(only(heard, RequestOpened))
+        assert "interrupted" == only(heard, TurnEnded)[0].reason
+
+
+async def test_a_reason_that_cannot_be_told_is_said_to_be_lost(stage: Stage) -> None:
+    async with stage.agent("only_always") as heard:
+        await heard.prompt("go")
+        await heard.answer(await heard.until_asked(), Decision.DENY, reason="not on a Friday")
+        notice = await heard.until_said(NoticeRaised)
+
+        assert isinstance(notice, NoticeRaised)
+        assert "was not told why" in notice.text
+
+
+# Turns
+
+
+async def test_a_second_prompt_is_refused_while_a_turn_runs(stage: Stage) -> None:
+    async with stage.agent("stubborn") as heard:
+        await heard.prompt("go")
+        with pytest.raises(SessionBusyError, match="working"):
+            await heard.prompt("and this")
+        await heard.until_asked()
+        with pytest.raises(SessionBusyError, match="asking"):
+            await heard.prompt("and this")
+
+
+async def test_half_a_character_in_a_prompt_is_replaced(stage: Stage) -> None:
+    """The SDK's models refuse it."""
+    async with stage.agent("plain") as heard:
+        await heard.prompt("a\ud800b")
+
+        assert ["a\ufffdb"] == await messages(heard)
+
+
+async def test_an_interrupt_of_nothing_is_nothing(stage: Stage) -> None:
+    async with stage.agent("plain") as heard:
+        await heard.agent.send(Interrupt())
+        await heard.prompt("hello")
+
+        assert ["hello"] == await messages(heard)
+
+
+async def test_a_limit_is_one(stage: Stage) -> None:
+    heard = await stage.turn("overloaded")
+
+    assert ["too many tokens"] == [limit.text for limit in only(heard, LimitReached)]
+    assert ("limit", "too many tokens") == (only(heard, TurnEnded)[0].reason, only(heard, TurnEnded)[0].error)
+    assert SessionState.LIMITED is heard.session.state or heard.session.state is SessionState.ENDED
+
+
+async def test_a_turn_without_room_has_failed(stage: Stage) -> None:
+    heard = await stage.turn("out_of_words")
+
+    assert ("error", "The model's context or its answer is full.") == (
+        only(heard, TurnEnded)[0].reason,
+        only(heard, TurnEnded)[0].error,
+    )
+
+
+async def test_a_secret_in_an_error_is_hidden(stage: Stage) -> None:
+    await asyncio.to_thread(give, ODD_KEY="very-secret-value")
+    heard = await stage.turn("tells_its_key")
+
+    assert "very-secret-value" not in str(heard.facts)
+    assert "Internal error: the key ⟨hidden: 17 characters⟩ is wrong" == only(heard, TurnEnded)[0].error
+
+
+# Settings
+
+
+async def test_a_model_is_changed_while_it_runs(stage: Stage) -> None:
+    async with stage.agent("choosy") as heard:
+        await heard.agent.send(Configure(model="small"))
+
+        await auntil(lambda: heard.session.model == "small", LIMIT_S)
+        assert ["big", "small"] == [changed.model for changed in only(heard, SettingsChanged)]
+
+
+@pytest.mark.parametrize(
+    ("wish", "why"),
+    [
+        (Configure(permission_mode="plan"), "did not take the mode 'plan': Internal error: not in this folder"),
+        (Configure(model="small", permission_mode="yolo"), "has no permission mode 'yolo'. It has: ask, plan."),
+    ],
+)
+async def test_a_setting_that_it_does_not_take_changes_nothing(wish: Configure, why: str, stage: Stage) -> None:
+    async with stage.agent("choosy") as heard:
+        with pytest.raises(RefusedError, match=why):
+            await heard.agent.send(wish)
+
+        assert ("big", "ask") == (heard.session.model, heard.session.permission_mode)
+
+
+# Ends
+
+
+async def test_an_agent_that_closes_its_output_is_ended(stage: Stage) -> None:
+    async with stage.agent("hangs_up") as heard:
+        await heard.prompt("go")
+        ended = (await heard.until_over())[-1]
+
+        assert isinstance(ended, SessionEnded)
+        assert "it closed its output, and was ended" == ended.why
+
+
+async def test_killed_it_says_so_and_takes_nothing_more(stage: Stage) -> None:
+    async with stage.agent("stubborn") as heard:
+        await heard.prompt("go")
+        await heard.until_asked()
+        assert heard.session.pid is not None
+        os.kill(heard.session.pid, signal.SIGKILL)
+        ended = (await heard.until_over())[-1]
+
+        assert isinstance(ended, SessionEnded)
+        assert ("SIGKILL", ()) == (ended.signal, heard.session.asks)
+        with pytest.raises(SessionEndedError):
+            await heard.prompt("go on")
+
+
+async def test_its_end_is_the_end_of_what_it_started(stage: Stage) -> None:
+    async with stage.agent("has_a_child") as heard:
+        await heard.prompt("go")
+        child = psutil.Process(int((await messages(heard))[0]))
+        await heard.agent.send(Stop(grace_s=0.0))
+        await heard.until_over()
+
+        await auntil(lambda: not child.is_running() or child.status() == psutil.STATUS_ZOMBIE, LIMIT_S)
+
+
+async def test_a_tool_without_an_end_ends_with_its_turn(stage: Stage) -> None:
+    async with stage.agent("ends_its_turn") as heard:
+        await heard.prompt("go")
+        await heard.until_said(TurnEnded)
+
+        assert [] == only(heard, ToolStarted)
+        assert [] == only(heard, ToolFinished)
