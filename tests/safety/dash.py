@@ -1,11 +1,13 @@
 """A kasmon in a folder of its own, and its whole dashboard on a terminal: raw bytes, the screen, keys, clicks."""
 
 import asyncio
+import fcntl
 import os
 import re
+import struct
 import sys
 import tempfile
-import threading
+import termios
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
@@ -103,7 +105,9 @@ class Dashboard(OnTerminal):
             ready = begun
         self._stream.feed(UNKNOWN_TO_PYTE.sub(b"", self.seen[self._fed : ready]))
         self._fed = ready
-        return "\n".join(self._screen.display)
+        rows, cells = range(self._screen.lines), range(self._screen.columns)
+        # not `Screen.display`, which fails where the first half of a wide character was written over
+        return "\n".join("".join(self._screen.buffer[row][cell].data for cell in cells) for row in rows)
 
     def shows(self, *texts: str, limit_s: float = LIMIT_S) -> str:
         """Wait until all *texts* are on the screen at once, and return it."""
@@ -124,11 +128,24 @@ class Dashboard(OnTerminal):
         except TimeoutError:
             raise AssertionError(f"{text!r} stays; the screen is:\n{self.screen}") from None
 
-    def type(self, keys: str, pause_s: float = 0.04) -> None:
-        """Press *keys* as a person does who types."""
+    def type(self, keys: str) -> None:
+        """Press *keys*, each after the dashboard has read the one before."""
         for key in keys:
             self.send(key.encode())
-            threading.Event().wait(pause_s)
+            until(lambda: not self.unread)
+
+    @property
+    def unread(self) -> int:
+        """How many bytes of what was typed the dashboard has not read yet."""
+        return int(struct.unpack("i", fcntl.ioctl(self.terminal, termios.FIONREAD, b"\0" * 4))[0])
+
+    def resize(self, columns: int, rows: int) -> None:
+        super().resize(columns, rows)
+        self._screen.resize(rows, columns)
+
+    def ground(self, column: int, row: int) -> str:
+        """The colour behind a cell, counted from 0, as rrggbb."""
+        return str(self._screen.buffer[row][column].bg) if self.screen else ""
 
     def click(self, text: str) -> None:
         """Click on the first place that shows *text*."""

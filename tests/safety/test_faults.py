@@ -1,0 +1,390 @@
+"""Whatever breaks while the dashboard runs: what is gone is said to be gone within two seconds, the rest goes on.
+
+What is no terminal at all, or a dumb one, gets a sentence instead: tests/cli/test_start.py.
+"""
+
+import os
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from kasmon.host.alive import lock_holder
+from kasmon.model.command import Mode
+from kasmon.model.event import MessageSaid
+from kasmon.model.permission import SessionId
+from kasmon.model.state import SessionState
+from kasmon.tmux.server import Server
+from tests.safety.dash import Dashboard, Home
+from tests.waiting import until
+
+SOON_S = 2.0
+"""What is gone is said to be gone within this; the specification's number."""
+
+
+def cat(home: Home, name: str) -> SessionId:
+    """A program in tmux that says nothing."""
+    return home.start(name, agent="", mode=Mode.TMUX, argv=("cat",))
+
+
+def row(dashboard: Dashboard, name: str) -> str:
+    """The list's line for the session of this name; empty where there is none."""
+    lines = (line.partition("│")[0] for line in dashboard.screen.split("\n")[1:])
+    return next((line for line in lines if f" {name} " in line), "")
+
+
+def becomes(dashboard: Dashboard, name: str, state: str) -> float:
+    """Wait until the list says that *name* is in *state*; how long that took, in seconds."""
+    began = time.monotonic()
+    try:
+        until(lambda: state in row(dashboard, name))
+    except TimeoutError:
+        raise AssertionError(f"{name} is not {state}:\n{dashboard.screen}") from None
+    return time.monotonic() - began
+
+
+def kill(pid: int | None) -> None:
+    assert pid
+    os.kill(pid, signal.SIGKILL)
+
+
+def test_a_host_killed_with_9_is_lost_at_once_and_comes_back_over_its_stale_socket(home: Home) -> None:
+    victim, other = home.start("victim", "say One."), home.start("other", "say Two.")
+    with Dashboard(home) as dashboard:
+        dashboard.shows("2 idle")
+        kill(lock_holder(home.places.host_lock(victim)))
+        assert becomes(dashboard, "victim", "lost") < SOON_S
+        assert home.places.socket(victim).is_socket()
+        with home.places.log(victim).open("ab") as log:
+            log.write(TORN[0])  # it was just writing
+        assert SessionState.LOST is home.session(victim).state
+        assert "idle" in row(dashboard, "other")
+
+        home.prompt(other, "say Still here.")
+        dashboard.shows("Still here.")
+        dashboard.send(b"gR")
+        becomes(dashboard, "victim", "idle")
+        home.prompt(victim, "say Back again.")
+        dashboard.shows("Back again.")
+
+
+def test_without_its_host_a_terminal_is_unsure_and_never_idle(home: Home) -> None:
+    home.start("first", "say One.")
+    terminal = home.start("terminal", "", agent="scripted", mode=Mode.TMUX)
+    until(lambda: SessionState.IDLE is home.session(terminal).state)
+    with Dashboard(home) as dashboard:
+        dashboard.shows("2 idle")
+        kill(lock_holder(home.places.tmux_host_lock))
+        assert becomes(dashboard, "terminal", "unsure") < SOON_S
+        assert SessionState.UNSURE is home.session(terminal).state
+
+        dashboard.send(b"g")  # whoever looks at it brings its host back
+        becomes(dashboard, "terminal", "idle")
+
+
+def test_a_killed_tmux_server_takes_the_terminals_and_nothing_else(home: Home) -> None:
+    structured = home.start("structured", "say One.")
+    terminals = [cat(home, f"terminal-{number}") for number in range(3)]
+    with Dashboard(home) as dashboard:
+        dashboard.shows("terminal-2", "structured")
+        server = Server(home.places.tmux_socket).process()
+        assert server is not None
+        kill(server.pid)
+        for number in range(3):
+            assert becomes(dashboard, f"terminal-{number}", "lost") < SOON_S
+        assert all(SessionState.LOST is home.session(terminal).state for terminal in terminals)
+
+        home.prompt(structured, "say Still here.")
+        dashboard.shows("Still here.")
+        dashboard.send(b"gR")
+        until(lambda: any(SessionState.LOST is not home.session(terminal).state for terminal in terminals))
+
+
+def test_sockets_that_a_crash_left_stop_nobody(home: Home) -> None:
+    for path in (home.places.tmux_socket, home.places.tmux_host_socket):
+        with socket.socket(socket.AF_UNIX) as left:
+            left.bind(str(path))
+    home.start("terminal", "say One.", agent="scripted", mode=Mode.TMUX)
+    with Dashboard(home) as dashboard:
+        becomes(dashboard, "terminal", "idle")
+        dashboard.shows("One.")
+
+
+TORN = [
+    b'{"kind":"message.said","at":1.0,"text":"half',
+    b'{"kind":"message.said","at":1.0}\n',
+    b'{"kind":"turn.started","at":"never"}\n',
+    b"\xff\xfe\x00 not even text\n",
+    b"[" * 5000 + b"\n",
+    b'{"kind":"request.opened","at":1.0,"request":{"id":7}}\n{}\nnull\n\n',
+    b'{"kind":"of.tomorrow","at":1.0,"more":[1,2,3]}\n',
+]
+
+
+def test_torn_and_foreign_lines_in_a_log_are_passed_over(home: Home) -> None:
+    session = home.start("torn", "say One.")
+    with Dashboard(home) as dashboard:
+        dashboard.shows("1 idle")
+        for number, torn in enumerate(TORN):
+            with home.places.log(session).open("ab") as log:
+                log.write(torn)
+            home.prompt(session, f"say After {number}.")
+            dashboard.shows(f"After {number}.")
+        becomes(dashboard, "torn", "idle")
+
+        assert [f"After {n}." for n in range(len(TORN))] == [m.text for m in home.facts(MessageSaid, session)][1:]
+
+
+def test_a_fleet_log_with_torn_lines_still_tells_of_every_session(home: Home) -> None:
+    home.start("before")
+    with home.places.fleet_log.open("ab") as log:
+        log.write(TORN[0])
+    home.start("after")
+    with Dashboard(home) as dashboard:
+        dashboard.shows("2 sessions", "before", "after")
+        with home.places.fleet_log.open("ab") as log:
+            log.writelines(TORN[1:])
+        home.start("later")
+        dashboard.shows("3 sessions", "later")
+
+
+def test_a_session_whose_folder_vanishes_ends_no_dashboard(home: Home) -> None:
+    gone, stays = home.start("gone", "say One."), home.start("stays", "say Two.")
+    with Dashboard(home) as dashboard:
+        dashboard.shows("2 idle")
+        host = lock_holder(home.places.host_lock(gone))
+        shutil.rmtree(home.places.folder(gone))
+        assert becomes(dashboard, "gone", "lost") < SOON_S
+        kill(host)
+        home.prompt(stays, "say Still here.")
+        dashboard.shows("Still here.")
+
+
+@pytest.mark.parametrize("what", ["a folder", "no database"])
+def test_a_damaged_index_costs_no_session(home: Home, what: str) -> None:
+    home.start("known", "say One.")
+    with Dashboard(home) as dashboard:
+        dashboard.shows("1 idle")
+        assert 0 == dashboard.quit()
+    index = home.places.index
+    index.unlink(missing_ok=True)
+    if what == "a folder":
+        index.mkdir(mode=0o700)
+    else:
+        index.write_bytes(b"SQLite format 3\0" + os.urandom(8192))
+    with Dashboard(home) as dashboard:
+        dashboard.shows("1 idle", "known")
+        assert 0 == dashboard.quit()
+
+
+@pytest.fixture
+def small_disk(home: Home) -> Iterator[Path]:
+    """The state folder on a disk of its own, of 4 MB."""
+    disk = home.path / "s"
+    made = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=4m,mode=700", "tmpfs", str(disk)], capture_output=True)
+    if made.returncode != 0:
+        pytest.skip("a small disk needs the right to mount one")
+    try:
+        home.places.make()
+        yield disk
+        for path in home.places.sessions.glob("*/host.lock"):
+            if pid := lock_holder(path):
+                kill(pid)
+    finally:
+        subprocess.run(["umount", "-l", str(disk)], check=True, capture_output=True)
+
+
+def test_on_a_full_disk_nobody_is_idle_and_live_control_goes_on(home: Home, small_disk: Path) -> None:
+    session = home.start("worker", "say One.")
+    with Dashboard(home) as dashboard:
+        dashboard.shows("1 idle")
+        ballast = small_disk / "ballast"
+        with pytest.raises(OSError, match="No space"):
+            ballast.write_bytes(b"x" * 5_000_000)
+        assert becomes(dashboard, "worker", "unsure") < SOON_S
+        dashboard.shows("Nothing can be written down: No space left on device")
+        assert SessionState.UNSURE is home.session(session).state
+        home.prompt(session, "say Written later.")
+        dashboard.send(b"n")
+        dashboard.shows("New session")
+        dashboard.send(b"another\r")
+        dashboard.shows("cannot write")
+        dashboard.send(b"\x1b")
+
+        ballast.unlink()
+        dashboard.hides("Nothing can be written down")
+        becomes(dashboard, "worker", "idle")
+        dashboard.shows("Written later.")
+
+
+@pytest.fixture
+def bare(home: Home) -> Path:
+    """A PATH with nothing in it."""
+    folder = home.path / "bin"
+    folder.mkdir()
+    return folder
+
+
+def fake_tmux(folder: Path, says: str) -> None:
+    program = folder / "tmux"
+    program.write_text(f"#!/bin/sh\necho '{says}'\n")
+    program.chmod(0o755)
+
+
+@pytest.mark.parametrize(
+    ("says", "told"),
+    [("", ("'tmux' is not installed", "Install tmux 3.2")), ("tmux 2.6", ("tmux 2.6 is too old", "3.2 or newer"))],
+    ids=["missing", "old"],
+)
+def test_without_a_usable_tmux_structured_sessions_work_and_the_rest_says_what_is_missing(
+    home: Home, bare: Path, says: str, told: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if says:
+        fake_tmux(bare, says)
+    monkeypatch.setenv("PATH", str(bare))
+    structured = home.start("structured", "say One.")
+    with Dashboard(home, environment={"PATH": str(bare)}) as dashboard:
+        dashboard.shows("1 idle")
+        home.prompt(structured, "say Still here.")
+        dashboard.shows("Still here.")
+        dashboard.send(b"n")
+        dashboard.shows("New session", "Agent")
+        dashboard.send(b"terminal-to-be\r")
+        dashboard.shows(*told)
+        assert "idle" in row(dashboard, "structured")
+
+
+GOOD = '[ui]\ntheme = "{theme}"\n'
+BROKEN = {
+    "no TOML": (GOOD + "bell = \n", ("config.toml:3", "no TOML")),
+    "an unknown key": (GOOD + "bel = true\n", ("config.toml:3", "'ui.bel'", "Allowed", "toasts")),
+    "a wrong type": (GOOD + 'bell = "loud"\n', ("config.toml:3", "'ui.bell'", "'loud'", "true", "false")),
+    "an unknown action": (GOOD + '[keys]\nfly = "f9"\n', ("config.toml:4", "'keys.fly'", "Allowed", "filter")),
+    "an unknown theme": ('[ui]\ntheme = "nosuch"\n', ("config.toml:2", "'ui.theme'", "'nosuch'", "rose-pine-dawn")),
+}
+"""What is wrong with a config -> the config, and what a person has to read about it."""
+
+THEME = Path(__file__).parents[2] / "themes" / "rose-pine-moon.toml"
+BROKEN_THEMES = {
+    "no colour": ('background = "#', 'background = "', ("'colors.background'", "#rrggbb")),
+    "an unknown table": ("[colors]", "[colours]", ("'colours'", "Allowed", "contrast")),
+    "no TOML": ("[states]", "[states", ("no TOML",)),
+}
+"""What is wrong with a theme -> a piece of it, what stands there instead, and what a person has to read about it."""
+
+
+def colours(dashboard: Dashboard) -> str:
+    """The ground that the list is drawn on."""
+    return dashboard.ground(2, 20)
+
+
+def test_a_config_that_breaks_while_it_is_open_is_told_and_the_last_good_one_stays(home: Home) -> None:
+    home.start("worker")
+    home.places.config.mkdir(mode=0o700)
+    config = home.places.config_file
+    config.write_text("theme = 7")
+    with Dashboard(home) as dashboard:
+        dashboard.shows("worker", "config.toml:1", "'theme'", "default_agent")  # with the defaults
+        before = colours(dashboard)
+        config.write_text(GOOD.format(theme="high-contrast"))
+        until(lambda: colours(dashboard) != before)
+        good = colours(dashboard)
+        for text, told in BROKEN.values():
+            broken = text.format(theme="high-contrast")
+            config.write_text(broken)
+            dashboard.shows(*told)
+
+            assert good == colours(dashboard)
+            assert broken == config.read_text()
+        config.write_text(GOOD.format(theme="rose-pine-moon"))
+        until(lambda: colours(dashboard) == before)
+
+
+def test_a_theme_that_breaks_while_it_is_shown_is_told_and_stays_as_it_was(home: Home) -> None:
+    home.start("worker")
+    home.places.themes.mkdir(parents=True, mode=0o700)
+    mine = home.places.themes / "mine.toml"
+    mine.write_text(THEME.read_text())
+    home.places.config_file.write_text(GOOD.format(theme="mine"))
+    with Dashboard(home) as dashboard:
+        dashboard.shows("worker")
+        before = colours(dashboard)
+        good = THEME.read_text().replace(f'background = "#{before}', 'background = "#102030')
+        mine.write_text(good)
+        until(lambda: colours(dashboard) == "102030")
+        for old, new, told in BROKEN_THEMES.values():
+            broken = good.replace(old, new, 1)
+            line = broken[: broken.index(new)].count("\n") + 1
+            mine.write_text(broken)
+            dashboard.shows(f"mine.toml:{line}", *told)
+
+            assert "102030" == colours(dashboard)
+            assert broken == mine.read_text()
+
+
+SMALL = "kasmon needs 40 x 10 cells;"
+PLACES = {
+    "a small window": ({}, 30, 8, (SMALL,)),
+    "the smallest window": ({}, 1, 1, ("…",)),
+    "no colour": ({"NO_COLOR": "1"}, 100, 30, ("worker", "idle")),
+    "not UTF-8": (
+        {"LANG": "C", "LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"},
+        100,
+        30,
+        ("worker", "o idle"),
+    ),
+    "a terminal nobody knows": ({"TERM": "nosuchterm"}, 100, 30, ("worker", "idle")),
+}
+
+
+@pytest.mark.parametrize("place", PLACES)
+def test_wherever_it_opens_it_can_be_read_and_left(home: Home, place: str) -> None:
+    variables, columns, rows, told = PLACES[place]
+    home.start("worker", "say One.")
+    with Dashboard(home, environment=variables, columns=columns, rows=rows) as dashboard:
+        dashboard.shows(*told)
+        dashboard.resize(100, 30)
+        dashboard.shows("worker", "idle")
+        assert 0 == dashboard.quit()
+
+        assert dashboard.before == dashboard.modes
+        if place == "no colour":
+            assert [] == colour_codes(dashboard.seen)
+        if place == "not UTF-8":
+            assert dashboard.seen.isascii()
+
+
+def colour_codes(seen: bytes) -> list[bytes]:
+    """The rendition codes in *seen* that give a colour."""
+    codes = {code for codes in re.findall(rb"\x1b\[([0-9;:]*)m", seen) for code in re.split(b"[;:]", codes)}
+    return sorted(code for code in codes if 30 <= int(code or 0) < 50 or int(code or 0) >= 90)
+
+
+def test_a_window_that_is_too_small_can_be_left(home: Home) -> None:
+    with Dashboard(home, columns=30, rows=8) as dashboard:
+        dashboard.shows(SMALL)
+
+        assert 0 == dashboard.quit()
+
+
+def test_a_window_that_was_too_small_for_a_while_loses_nothing_that_was_typed(home: Home) -> None:
+    home.start("worker", "say One.")
+    with Dashboard(home, columns=100, rows=30) as dashboard:
+        dashboard.shows("worker", "idle")
+        dashboard.send(b"\r")
+        dashboard.shows("Write to worker")
+        dashboard.type("half")
+        dashboard.shows("half")
+        dashboard.resize(30, 8)
+        dashboard.shows(SMALL)
+        dashboard.resize(100, 30)
+        dashboard.shows("half", "worker")
+        dashboard.type("way")
+
+        dashboard.shows("halfway")
