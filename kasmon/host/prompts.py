@@ -67,7 +67,7 @@ class Prompts:
             raise UsageError("a prompt needs text.")
         if prompt.when == "refuse" and not self._is_free():
             state = self.state if self.state is not SessionState.IDLE else SessionState.WORKING
-            raise SessionBusyError(self._pen.session.id, state)
+            raise SessionBusyError(self._pen.session.name or self._pen.session.id, state)
         if not self.is_ready or (prompt.when == "idle" and not self._is_free()):
             return self.queue(prompt)
         if prompt.when == "now" and not self._steers and not self._is_free(queued=0):

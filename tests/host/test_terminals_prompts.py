@@ -136,7 +136,8 @@ while data := os.read(0, 65536): open(sys.argv[1], "a").write(f"{time.monotonic(
         (text_at, text), (enter_at, enter) = (line.split(" ") for line in inn.recorded("typed").decode().splitlines())
 
         assert ("b'hello'", "b'\\r'") == (text, enter)
-        assert float(enter_at) - float(text_at) > 0.12
+        # The program may be late to read the text, which eats of the pause; it is never late for nothing.
+        assert float(enter_at) - float(text_at) > 0.03
 
 
 async def test_prompts_at_once_do_not_mix(inn: Inn) -> None:

@@ -251,7 +251,7 @@ class TmuxAgent(Listener):
         if not outgoing(text).strip():
             raise UsageError("a prompt needs text.")
         if self._hearing.is_asking:
-            raise SessionBusyError(self._launch.session, "asking")
+            raise SessionBusyError(self._launch.name or self._launch.session, "asking")
         typed: list[bool] = []
         try:
             await self.typist.prompt(text, lambda: typed.append(True))
