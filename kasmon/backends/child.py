@@ -315,13 +315,25 @@ def _family(pid: int) -> list[psutil.Process] | None:
 
 
 def _kill(processes: Sequence[psutil.Process]) -> None:
-    """Kill those of *processes* that still run, and see them end; psutil tells them from later ones of the same id."""
-    for process in processes:
+    """Kill those of *processes* that still run, with what they started since they were seen, and see them end.
+
+    psutil tells them from later ones of the same id.
+    """
+    family = [member for process in processes for member in (*_descendants(process), process)]
+    for member in family:
         with contextlib.suppress(psutil.Error):
-            process.kill()
+            member.kill()
     until = time.monotonic() + REST_S
-    while any(_runs(process) for process in processes) and time.monotonic() < until:
+    while any(_runs(member) for member in family) and time.monotonic() < until:
         time.sleep(0.005)
+
+
+def _descendants(process: psutil.Process) -> list[psutil.Process]:
+    try:
+        descendants: list[psutil.Process] = process.children(recursive=True)
+    except psutil.Error:
+        return []
+    return descendants
 
 
 def _runs(process: psutil.Process) -> bool:

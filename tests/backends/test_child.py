@@ -135,6 +135,14 @@ while True:
             assert is_alive(int(line))
             os.kill(int(line), signal.SIGKILL)
 
+    async def test_likewise_when_it_is_heard_only_after_its_end(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(room, "REST_S", 0.1)
+        async with started(DAEMON) as child:
+            await child.wait()
+            (line,) = await heard(child)
+
+            os.kill(int(line), signal.SIGKILL)
+
 
 class TestWriting:
     async def test_it_is_given_a_line(self) -> None:
@@ -244,6 +252,15 @@ class TestEnd:
             grandchild = int(await first(child))
             await child.end()
 
+            assert not is_alive(grandchild)
+
+    async def test_likewise_when_it_ends_by_itself_as_its_stdin_closes(self) -> None:
+        code = "import subprocess as s, sys; p = s.Popen(['sleep', '600'], start_new_session=True)\n"
+        async with started(code + "print(p.pid, flush=True); sys.stdin.read()") as child:
+            grandchild = int(await first(child))
+            await child.end(grace_s=20)
+
+            assert 0 == child.exit_code
             assert not is_alive(grandchild)
 
     async def test_a_grandchild_that_came_while_it_was_being_ended_goes_too(

@@ -1,0 +1,91 @@
+"""Codex through its own app-server: JSON-RPC lines over its stdin and stdout, nothing approved that nobody answered."""
+
+import asyncio
+import os
+from typing import Final
+
+from kasmon.backends.base import Abilities, Agent
+from kasmon.backends.child import Child
+from kasmon.backends.codex import program
+from kasmon.backends.codex.agent import CodexAgent
+from kasmon.backends.codex.flags import wanted
+from kasmon.backends.surroundings import Surroundings, surroundings
+from kasmon.errors import LaunchError, SessionEndedError
+from kasmon.model.command import Launch
+
+HANDSHAKE_S: Final = 45.0
+"""How long codex may take to open a conversation; starting MCP servers takes most of it."""
+OWN: Final = ("CODEX_", "OPENAI_")
+WITHIN: Final = frozenset(
+    {"CODEX_PERMISSION_PROFILE", "CODEX_SESSION_ID", "CODEX_THREAD_ID", "CODEX_TOOL_CALL_ID", "CODEX_VERSION"}
+)
+"""What codex tells the programs that it starts. kasmon may be one of them; its own agents are not."""
+BACKTRACE: Final = "Stack backtrace:"
+
+
+class CodexBackend:
+    """Opens codex."""
+
+    name = "codex"
+    abilities = Abilities(
+        streams=True,
+        asks=True,
+        cancels=True,
+        steers=True,
+        sets_model=True,
+        sets_permission_mode=True,
+        resumes=True,
+        interrupts=True,
+    )
+
+    async def open(self, launch: Launch, /) -> Agent:
+        """Start codex, or go on with the conversation `launch.resume`. `launch.argv` is `codex` and its own flags.
+
+        Raises:
+            LaunchError: if it cannot be started, is not logged in, or does not answer; the message names the fix.
+        """
+        if not launch.argv:
+            raise LaunchError(
+                "cannot start codex: no program is given.", hint="Set the agent's `program` in the config."
+            )
+        asked = wanted(launch.argv[1:], launch.model)
+        there = await asyncio.to_thread(_surroundings, launch)
+        path = await asyncio.to_thread(program.found, launch.agent, launch.argv[0], there.variables)
+        child = await Child.start(
+            (path, "app-server", *asked.arguments),
+            workdir=launch.workdir,
+            environment=there.variables,
+            secrets=there.secrets,
+        )
+        agent = CodexAgent(launch, child, there.secrets)
+        limit_s = HANDSHAKE_S if launch.handshake_s is None else launch.handshake_s
+        why = ""
+        try:
+            async with asyncio.timeout(limit_s):
+                await agent.begin(asked.thread)
+            return agent
+        except TimeoutError:
+            why = f"did not open a conversation within {limit_s:g} s"
+        except SessionEndedError:
+            why = "ended before it had opened a conversation"
+        finally:
+            if not agent.has_begun:
+                await agent.aclose()
+        raise _not_opened(path, why, child)
+
+
+def _surroundings(launch: Launch) -> Surroundings:
+    here = {name: value for name, value in os.environ.items() if name not in WITHIN}
+    return surroundings(launch, OWN, here)
+
+
+def _not_opened(path: str, why: str, child: Child) -> LaunchError:
+    """Why the program at *path* is of no use, with what it said last."""
+    words = child.last_words.partition(BACKTRACE)[0].strip()
+    ended = f"exit code {child.exit_code}" if child.exit_code is not None else child.signal
+    how = f" ({ended})" if why.startswith("ended") and ended else ""
+    said = f" It said: {words}" if words else ""
+    return LaunchError(f"{path!r} {why}{how}.{said}", hint="kasmon needs a codex that has `codex app-server`.")
+
+
+backend = CodexBackend()

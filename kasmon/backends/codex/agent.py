@@ -1,0 +1,242 @@
+"""One live codex: its process, and what it says as facts."""
+
+import asyncio
+import contextlib
+import logging
+import time
+from collections.abc import AsyncIterator, Coroutine
+from typing import Final
+
+import msgspec
+
+from kasmon.backends.child import Child
+from kasmon.backends.codex import program, start
+from kasmon.backends.codex.shape import Table, text
+from kasmon.backends.codex.talk import Said, Talk
+from kasmon.backends.codex.wire import Garbage, Message, Wire
+from kasmon.backends.codex.wishes import Wishes
+from kasmon.errors import KasmonError, SessionEndedError
+from kasmon.model.command import Answer, Configure, Interrupt, Launch, Prompt, Stop, Wish
+from kasmon.model.event import LimitReached, NoticeRaised, SessionEnded, SessionStarted, SettingsChanged
+
+BACKLOG: Final = 1000
+"""How many facts wait for whoever reads them before codex is no longer heard."""
+INTERRUPT_S: Final = 2.0
+"""How long a turn may take to end before codex is ended."""
+HEARD_OUT_S: Final = 1.0
+"""How long the last facts may take to be read once codex has ended."""
+NOT_FOUND: Final = "kasmon does not know this method"
+
+log = logging.getLogger(__name__)
+
+
+class CodexAgent:
+    """One codex, from the start of its process. `begin` before anything else."""
+
+    def __init__(self, launch: Launch, child: Child, secrets: tuple[str, ...]) -> None:
+        self.has_begun = False
+        """Its conversation is open."""
+        self._launch = launch
+        self._child = child
+        self._secrets = secrets
+        self._wire = Wire(child, launch.session, secrets)
+        self._talk = Talk(launch)
+        self._wishes = Wishes(self._wire, self._talk, self._tell)
+        self._said: asyncio.Queue[Said] = asyncio.Queue()
+        self._room = asyncio.Event()
+        self._started_at = time.time()
+        self._started: SessionStarted | None = None
+        self._is_over = self._told_end = self._saw_garbage = False
+        self._why = ""
+        self._lifting: asyncio.TimerHandle | None = None
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._hearing = asyncio.create_task(self._hear())
+
+    async def begin(self, thread: Table) -> None:
+        """Open the conversation, with the settings *thread*.
+
+        Raises:
+            LaunchError: if it cannot be opened.
+            SessionEndedError: if codex ended.
+        """
+        version = await start.introduced(self._wire)
+        opened = await start.opened(self._wire, self._launch, thread, version)
+        now = time.time()
+        self._tell(*self._talk.begin(opened.thread, opened.response, now))
+        if opened.notice:
+            self._tell(NoticeRaised(at=now, text=opened.notice, level="warning"))
+        self._started = SessionStarted(
+            at=self._started_at,
+            generation=self._launch.generation,
+            backend="codex",
+            mode=self._launch.mode,
+            workdir=self._launch.workdir,
+            pid=await asyncio.to_thread(program.speaker, self._child.pid),
+            resume_id=opened.thread,
+            model=text(opened.response, "model"),
+            proof=opened.proof,
+        )
+        self.has_begun = True
+        self._beside(self._list_models())
+
+    async def events(self) -> AsyncIterator[Said]:
+        """Yield what happens, in order. Ends after `SessionEnded`, which comes once."""
+        if self._started is not None:
+            started, self._started = self._started, None
+            yield started
+        while not self._told_end:
+            said = await self._said.get()
+            if self._said.qsize() < BACKLOG:
+                self._room.set()
+            self._told_end = isinstance(said, SessionEnded)
+            yield said
+
+    async def send(self, wish: Wish, /) -> None:
+        """Carry *wish* to codex.
+
+        Raises:
+            SessionEndedError: if it has ended.
+            RequestClosedError, StaleRequestError, UnableError, UsageError: if no open request takes the answer.
+            RefusedError: if codex does not take it.
+        """
+        if self._is_over:
+            raise SessionEndedError(self._launch.session)
+        match wish:
+            case Prompt():
+                await self._wishes.prompt(wish)
+            case Answer():
+                await self._wishes.answer(wish)
+            case Interrupt():
+                await self._wishes.interrupt()
+            case Configure():
+                await self._wishes.configure(wish)
+            case Stop():
+                self._why = self._why or "stopped"
+                self._beside(self._stop(wish.grace_s))
+
+    async def aclose(self) -> None:
+        """End codex if it runs; idempotent, and bounded by what `Child.end` is bounded by."""
+        self._why = self._why or "closed"
+        await self._child.end()
+        await asyncio.wait([self._hearing], timeout=HEARD_OUT_S)
+        for task in (self._hearing, *self._tasks):
+            task.cancel()
+        await asyncio.gather(self._hearing, *self._tasks, return_exceptions=True)
+
+    # what it says
+
+    async def _hear(self) -> None:
+        """Turn all that codex says into facts, to its end."""
+        try:
+            async for message in self._wire.messages():
+                self._tell(*await self._heard(message))
+                while self._said.qsize() >= BACKLOG:
+                    self._room.clear()
+                    await self._room.wait()
+            await self._see_it_end()
+        finally:
+            self._end()
+
+    async def _see_it_end(self) -> None:
+        """Wait for its end, which comes with that of its output, or else is brought about."""
+        try:
+            async with asyncio.timeout(HEARD_OUT_S):
+                await self._child.wait()
+        except TimeoutError:
+            self._why = self._why or "it closed its output"
+            await self._child.end()
+
+    async def _heard(self, message: Message | Garbage) -> list[Said]:
+        now = time.time()
+        if isinstance(message, Garbage):
+            return self._garbage(message.raw, now)
+        try:
+            if message.call is None:
+                return self._talk.heard(message.method, message.params, now)
+            said = self._talk.asked(message.call, message.method, message.params, now)
+        except Exception:  # a message of a shape that nobody foresaw must not end the session; it is kept and told
+            log.warning("codex's %s could not be read", message.method, exc_info=True)
+            said = None
+        if message.call is not None and said is None:
+            await self._unanswerable(message)
+        return self._unknown(message, now) if said is None else said
+
+    async def _unanswerable(self, message: Message) -> None:
+        """Codex waits for what nobody here can give: say so. The time it can have."""
+        assert message.call is not None
+        with contextlib.suppress(SessionEndedError):
+            if message.method == "currentTime/read":
+                await self._wire.answer(message.call, {"currentTimeAt": int(time.time())})
+            else:
+                await self._wire.refuse(message.call, NOT_FOUND)
+
+    def _unknown(self, message: Message, now: float) -> list[Said]:
+        raw = msgspec.json.encode(message.params).decode()
+        return [*self._talk.notices.unknown(message.method, self._without_secrets(raw), now)]
+
+    def _garbage(self, raw: bytes, now: float) -> list[Said]:
+        line = self._without_secrets(raw.decode("utf-8", "replace"))
+        kept = [*self._talk.notices.unknown("a line that is no message", line, now)]
+        if self._saw_garbage:
+            log.info("codex printed another line that is no message, %d bytes", len(raw))
+            return [*kept]
+        self._saw_garbage = True
+        return [NoticeRaised(at=now, text="Codex printed a line that is no message.", level="warning"), *kept]
+
+    def _without_secrets(self, words: str) -> str:
+        for secret in self._secrets:
+            words = words.replace(secret, "⟨hidden⟩")
+        return words
+
+    def _tell(self, *said: Said) -> None:
+        for one in said:
+            self._said.put_nowait(one)
+            if isinstance(one, LimitReached) and one.until is not None:
+                self._wait_for_limit(one.until)
+
+    def _wait_for_limit(self, until: float) -> None:
+        if self._lifting is not None:
+            self._lifting.cancel()
+        left = max(0.0, until - time.time())
+        self._lifting = asyncio.get_running_loop().call_later(left, lambda: self._tell(*self._talk.lifted(time.time())))
+
+    def _end(self) -> None:
+        """Its last fact; idempotent."""
+        if self._is_over:
+            return
+        self._is_over = True
+        if self._lifting is not None:
+            self._lifting.cancel()
+        self._tell(
+            SessionEnded(
+                at=time.time(),
+                exit_code=self._child.exit_code,
+                signal=self._child.signal,
+                why=self._why,
+                last_words=self._child.last_words,
+            )
+        )
+
+    async def _list_models(self) -> None:
+        if offered := await start.models(self._wire):
+            self._tell(SettingsChanged(at=time.time(), models=offered))
+
+    # its end and what goes on beside
+
+    async def _stop(self, grace_s: float) -> None:
+        if grace_s > 0 and self._talk.turns:
+            with contextlib.suppress(KasmonError, TimeoutError):
+                async with asyncio.timeout(min(grace_s, INTERRUPT_S)):
+                    await self._wishes.interrupt()
+        await self._child.end(grace_s)
+
+    def _beside(self, work: Coroutine[None, None, None]) -> None:
+        """Do *work* beside all else."""
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._done)
+
+    def _done(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            log.warning("codex: %s", error)

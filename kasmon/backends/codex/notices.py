@@ -1,0 +1,143 @@
+"""What codex says beside its work: warnings for people, and messages that this version of kasmon does not know."""
+
+import json
+from typing import Final
+
+from kasmon.backends.codex.shape import Table, at, number, table, text
+from kasmon.model.event import ForeignSeen, NoticeRaised
+
+RAW: Final = 4000
+"""How much of something unknown is kept, in characters."""
+KINDS: Final = 50
+"""How many kinds of unknown things are told; more is a flood."""
+LOG_IN: Final = "Check the provider's key, or log in with `codex login`."
+UNAUTHORIZED: Final = 401
+QUIET_AREAS: Final = (
+    "account/",
+    "app/",
+    "command/exec/",
+    "externalAgentConfig/",
+    "fs/",
+    "fuzzyFileSearch/",
+    "hook/",
+    "process/",
+    "project/",
+    "rawResponse",
+    "remoteControl/",
+    "skills/",
+    "thread/attachment/",
+    "thread/environment/",
+    "thread/goal/",
+    "thread/realtime/",
+    "windows",
+)
+"""How methods begin that have nothing to do with what a session shows."""
+QUIET: Final = frozenset(
+    {
+        "autoApprovalReview/strictReviewRequired",
+        "item/autoApprovalReview/started",
+        "item/fileChange/outputDelta",
+        "item/mcpToolCall/progress",
+        "mcpServer/event/stream/notification",
+        "mcpServer/oauthLogin/completed",
+        "model/safetyBuffering/updated",
+        "model/verification",
+        "modelProvider/authRecoveryCompleted",
+        "thread/archived",
+        "thread/compacted",
+        "thread/name/updated",
+        "thread/prediction/updated",
+        "thread/project/updated",
+        "thread/queue/changed",
+        "thread/readState/changed",
+        "thread/reverted",
+        "thread/section/changed",
+        "thread/started",
+        "thread/unarchived",
+        "turn/diff/updated",
+        "turn/moderationMetadata",
+    }
+)
+"""Methods that say nothing, or nothing that is not said elsewhere."""
+
+
+class Notices:
+    """Tells each thing once."""
+
+    def __init__(self) -> None:
+        self._told: set[str] = set()
+        self._foreign: set[str] = set()
+
+    def once(self, words: str, now: float) -> list[NoticeRaised]:
+        """*words* for people, unless they were told before."""
+        if not words or words in self._told:
+            return []
+        self._told.add(words)
+        return [NoticeRaised(at=now, text=words, level="warning")]
+
+    def again(self) -> None:
+        """What was told may be told again: another turn begins."""
+        self._told.clear()
+
+    def unknown(self, what: str, raw: str, now: float) -> list[ForeignSeen]:
+        """Something that nobody here knows, once for each kind."""
+        if what in self._foreign or len(self._foreign) >= KINDS:
+            return []
+        self._foreign.add(what)
+        return [ForeignSeen(at=now, what=what, raw=raw[:RAW])]
+
+    def message(self, method: str, params: Table, now: float) -> list[NoticeRaised | ForeignSeen]:
+        """What a message says that is no part of codex's work."""
+        words = _words(method, params)
+        if words is not None:
+            return [*self.once(words, now)]
+        if method in QUIET or method.startswith(QUIET_AREAS):
+            return []
+        return [*self.unknown(method, json.dumps(params, ensure_ascii=False), now)]
+
+
+def failure(error: Table) -> str:
+    """Why a turn failed, in codex's words and with what to do about it where that is known."""
+    said = _unwrapped(text(error, "message")) or "codex did not say why"
+    more = text(error, "additionalDetails")
+    return " ".join(
+        part for part in (said, f"({more})" if more else "", LOG_IN if _is_key_wrong(error) else "") if part
+    )
+
+
+def _words(method: str, params: Table) -> str | None:
+    """What *method* tells people; None where it is no such message, empty where it tells nothing."""
+    match method:
+        case "warning" | "guardianWarning" | "modelProvider/authRecoveryStarted":
+            return text(params, "message")
+        case "configWarning" | "deprecationNotice":
+            parts = (text(params, "summary"), text(params, "details"))
+            return " ".join(part for part in parts if part)
+        case "model/rerouted":
+            return f"Codex uses {text(params, 'toModel')} in place of {text(params, 'fromModel')} for this turn."
+        case "mcpServer/startupStatus/updated":
+            failed = text(params, "status") == "failed"
+            return f"The MCP server {text(params, 'name')!r} did not start: {text(params, 'error')}" if failed else ""
+        case "item/autoApprovalReview/completed":
+            status, why = text(params, "review", "status"), text(params, "review", "rationale")
+            return f"Codex's own reviewer decided in a person's place: {status}. {why}".strip()
+        case "thread/closed" | "thread/deleted":
+            return "Codex has closed the conversation."
+    return None
+
+
+def _is_key_wrong(error: Table) -> bool:
+    details = table(error, "codexErrorInfo").values()
+    return at(error, "codexErrorInfo") == "unauthorized" or any(
+        number(detail, "httpStatusCode") == UNAUTHORIZED for detail in details
+    )
+
+
+def _unwrapped(message: str) -> str:
+    """The message within *message*, where that is a provider's error as JSON."""
+    if message.startswith("{"):
+        try:
+            return text(json.loads(message), "error", "message") or message
+        except ValueError:
+            return message
+    return message

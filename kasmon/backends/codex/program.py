@@ -1,0 +1,55 @@
+"""Which program is codex, and which process: npm puts a node script on PATH, and the agent itself beside it."""
+
+import os
+import platform
+import shutil
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+import psutil
+
+from kasmon.errors import AgentNotFoundError
+
+MACHINES: Final = {"x86_64": "x64", "amd64": "x64", "aarch64": "arm64", "arm64": "arm64"}
+"""The system's names of a processor, and npm's."""
+RUNNERS: Final = frozenset({"node", "nodejs", "bun", "deno"})
+"""Programs that run the script, and start the agent as their child."""
+
+
+def found(agent: str, program: str, variables: Mapping[str, str]) -> str:
+    """The path of what is to be started for *program*: the native agent where it is found, else *program* itself.
+
+    Raises:
+        AgentNotFoundError: if *program* is not there.
+    """
+    path = shutil.which(program, path=variables.get("PATH", os.defpath))
+    if path is None:
+        raise AgentNotFoundError(agent, program)
+    return str(_native(Path(path)) or path)
+
+
+def speaker(pid: int) -> int:
+    """The process that speaks, of what was started as *pid*: a script's only child, or *pid* itself."""
+    try:
+        process = psutil.Process(pid)
+        if process.name() in RUNNERS and (children := process.children()):
+            return int(children[0].pid)
+    except psutil.Error:
+        pass
+    return pid
+
+
+def _native(path: Path) -> Path | None:
+    """The agent behind npm's script at *path*, in the package for this machine."""
+    script = path.resolve()
+    if script.suffix != ".js":
+        return None
+    machine = MACHINES.get(platform.machine().lower(), "")
+    package = script.parent.parent
+    for folder in (package.parent, package / "node_modules" / "@openai"):
+        for native in sorted(folder.glob(f"codex-{sys.platform}-{machine}/vendor/*/bin/codex")):
+            if os.access(native, os.X_OK):
+                return native
+    return None

@@ -1,0 +1,463 @@
+"""What the translator is made of: flags, diffs, commands, settings, and the answers to what codex asks."""
+
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kasmon.backends.codex import diff, item
+from kasmon.backends.codex.ask import Setting
+from kasmon.backends.codex.asks import ELICITATION, READERS, Asks, Outcome
+from kasmon.backends.codex.flags import wanted
+from kasmon.backends.codex.program import found
+from kasmon.backends.codex.settings import Settings, change, planned, settings
+from kasmon.errors import (
+    AgentNotFoundError,
+    LaunchError,
+    RefusedError,
+    RequestClosedError,
+    StaleRequestError,
+    UnableError,
+    UsageError,
+)
+from kasmon.model.command import Answer
+from kasmon.model.permission import AskKind, Decision, Request, SessionId
+
+HERE = "/work/project"
+
+
+class TestFlags:
+    @pytest.mark.parametrize(
+        ("flags", "thread"),
+        [
+            (("-m", "a"), {"model": "a"}),
+            (("-ma",), {"model": "a"}),
+            (("-m=a",), {"model": "a"}),
+            (("--model", "a"), {"model": "a"}),
+            (("--model=a",), {"model": "a"}),
+            (("-a", "never", "-s", "read-only"), {"approvalPolicy": "never", "sandbox": "read-only"}),
+            (("--ask-for-approval=untrusted",), {"approvalPolicy": "untrusted"}),
+            (("--full-auto",), {"approvalPolicy": "on-request", "sandbox": "workspace-write"}),
+            (("--yolo",), {"approvalPolicy": "never", "sandbox": "danger-full-access"}),
+            (("--full-auto", "--sandbox", "read-only"), {"approvalPolicy": "on-request", "sandbox": "read-only"}),
+            (("--no-alt-screen", "--no-daemon"), {}),
+        ],
+    )
+    def test_some_become_settings_of_the_thread(self, flags: tuple[str, ...], thread: dict[str, str]) -> None:
+        assert ((), thread) == (wanted(flags).arguments, wanted(flags).thread)
+
+    @pytest.mark.parametrize(
+        ("flags", "arguments"),
+        [
+            (("-c", "a=1", "--config=b=2"), ("-c", "a=1", "--config", "b=2")),
+            (("--enable", "x", "--disable=y"), ("--enable", "x", "--disable", "y")),
+            (("--strict-config",), ("--strict-config",)),
+            (("--search",), ("-c", 'web_search="live"')),
+            (("--add-dir", "/a b", "--add-dir=/ü"), ("-c", 'sandbox_workspace_write.writable_roots=["/a b", "/ü"]')),
+        ],
+    )
+    def test_some_go_to_the_app_server(self, flags: tuple[str, ...], arguments: tuple[str, ...]) -> None:
+        assert (arguments, {}) == (wanted(flags).arguments, wanted(flags).thread)
+
+    def test_bypassing_is_no_approvals_and_no_sandbox(self) -> None:
+        thread = wanted(("--dangerously-bypass-approvals-and-sandbox",)).thread
+
+        assert {"approvalPolicy": "never", "sandbox": "danger-full-access"} == thread
+
+    def test_the_launchs_model_counts_where_no_flag_names_one(self) -> None:
+        assert ("a", "b") == (wanted((), "a").thread["model"], wanted(("-m", "b"), "a").thread["model"])
+
+    @pytest.mark.parametrize(
+        ("flags", "named"),
+        [
+            (("--oss",), "--oss"),
+            (("-p", "work"), "-p"),
+            (("-pwork",), "-p"),
+            (("--api-key=sk-secret",), "--api-key"),
+            (("exec",), "exec"),
+            (("--cd", "/x"), "--cd"),
+            (("--strict-config=yes",), "--strict-config"),
+        ],
+    )
+    def test_one_that_cannot_be_carried_is_refused_by_name(self, flags: tuple[str, ...], named: str) -> None:
+        with pytest.raises(LaunchError, match=f"with '{named}': its app-server") as caught:
+            wanted(flags)
+        assert "secret" not in str(caught.value)
+
+    def test_one_without_its_value_is_refused(self) -> None:
+        with pytest.raises(LaunchError, match="'--model' needs a value"):
+            wanted(("--model",))
+
+
+class TestProgram:
+    def test_a_program_that_is_not_there_is_named(self) -> None:
+        with pytest.raises(AgentNotFoundError, match="'codex-that-is-not' is not on PATH"):
+            found("codex", "codex-that-is-not", {"PATH": "/usr/bin"})
+
+    def test_it_is_looked_for_where_the_agent_will_look(self, tmp_path: Path) -> None:
+        _executable(tmp_path / "codex")
+
+        assert str(tmp_path / "codex") == found("codex", "codex", {"PATH": str(tmp_path)})
+
+    @pytest.mark.parametrize("nested", [False, True], ids=["beside", "inside"])
+    def test_npms_script_is_passed_over(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, nested: bool) -> None:
+        monkeypatch.setattr("platform.machine", lambda: "x86_64")
+        monkeypatch.setattr("sys.platform", "linux")
+        package = tmp_path / "@openai" / "codex"
+        beside = package / "node_modules" / "@openai" if nested else package.parent
+        for name in ("codex-linux-x64", "codex-linux-arm64", "codex-darwin-x64"):
+            _executable(beside / name / "vendor" / "some-triple" / "bin" / "codex")
+        _executable(package / "bin" / "codex.js")
+        (tmp_path / "codex").symlink_to(package / "bin" / "codex.js")
+
+        native = beside / "codex-linux-x64" / "vendor" / "some-triple" / "bin" / "codex"
+        assert str(native) == found("codex", str(tmp_path / "codex"), {})
+
+    def test_a_script_alone_is_run_as_it_is(self, tmp_path: Path) -> None:
+        _executable(tmp_path / "codex.js")
+
+        assert str(tmp_path / "codex.js") == found("codex", str(tmp_path / "codex.js"), {})
+
+
+class TestDiff:
+    @pytest.mark.parametrize("before", ["", "a\n", "a", "a\nb\n", "a\nb", "\n", "a\n\n"])
+    @pytest.mark.parametrize("kind", ["add", "delete"])
+    def test_a_file_that_comes_or_goes_is_a_whole_hunk(self, tmp_path: Path, kind: str, before: str) -> None:
+        """Git takes it for what it is."""
+        subprocess.run(["git", "init", "-q", str(tmp_path)], check=True)
+        if kind == "delete":
+            (tmp_path / "f").write_text(before)
+        change = {"path": f"{HERE}/f", "kind": {"type": kind}, "diff": before}
+        made = diff.unified([change], HERE)
+        if before:
+            subprocess.run(["git", "apply", "-"], cwd=tmp_path, input=made.encode(), check=True)
+            assert (kind == "add") is (tmp_path / "f").exists()
+            assert kind == "delete" or before == (tmp_path / "f").read_text()
+
+    def test_bare_hunks_get_their_files(self) -> None:
+        change = {"path": f"{HERE}/a/b", "kind": {"type": "update", "move_path": None}, "diff": "@@ -1 +1 @@\n-x\n+y"}
+
+        assert "--- a/a/b\n+++ b/a/b\n@@ -1 +1 @@\n-x\n+y\n" == diff.unified([change], HERE)
+
+    def test_a_moved_file_has_both_names(self) -> None:
+        change = {"path": f"{HERE}/a", "kind": {"type": "update", "move_path": f"{HERE}/b"}, "diff": ""}
+
+        assert "rename from a\nrename to b\n--- a/a\n+++ b/b\n" == diff.unified([change], HERE)
+
+    @pytest.mark.parametrize("path", ["/etc/passwd", "/work/project-of-another/x"])
+    def test_a_file_elsewhere_keeps_its_whole_name(self, path: str) -> None:
+        assert path in diff.unified([{"path": path, "kind": {"type": "add"}, "diff": "x\n"}], HERE)
+
+    @given(st.text(alphabet="a+- \n", max_size=30))
+    def test_the_added_lines_are_the_content(self, content: str) -> None:
+        made = diff.unified([{"path": "f", "kind": {"type": "add"}, "diff": content}], HERE)
+
+        added = [line[1:] for line in made.split("\n")[2:] if line.startswith("+")]
+        assert content.removesuffix("\n").split("\n") == added or not content
+
+
+class TestCommand:
+    @pytest.mark.parametrize(
+        ("command", "script"),
+        [
+            ("/bin/bash -lc 'touch a'", "touch a"),
+            ("bash -c ls", "ls"),
+            ("/usr/bin/zsh -lc 'a && b'", "a && b"),
+            ("touch a", "touch a"),
+            ("/tmp/bash -lc 'ls'", "/tmp/bash -lc 'ls'"),
+            ("./evilsh -c 'ls'", "./evilsh -c 'ls'"),
+            ("bash -c ls more", "bash -c ls more"),
+            ("bash -x ls", "bash -x ls"),
+            ("bash -lc 'unfinished", "bash -lc 'unfinished"),
+        ],
+    )
+    def test_only_a_shells_own_wrapping_is_taken_off(self, command: str, script: str) -> None:
+        assert script == item.script(command)
+
+
+class TestSettings:
+    ASKING = Settings(model="m", policy="untrusted", effort="high")
+    PLANNING = Settings(model="m", policy="untrusted", is_planning=True)
+
+    def test_they_are_read_from_a_response_and_from_an_update(self) -> None:
+        response = {"model": "m", "approvalPolicy": "untrusted", "reasoningEffort": "high"}
+        update = {"model": "m", "approvalPolicy": "untrusted", "collaborationMode": {"mode": "plan"}}
+
+        assert (self.ASKING, self.PLANNING) == (settings(response), settings(update))
+        assert "plan" == settings(update).permission_mode
+        assert "granular" == settings({"approvalPolicy": {"granular": {}}}).permission_mode
+
+    def test_only_what_is_wanted_changes(self) -> None:
+        assert {} == change(self.ASKING, None, None)
+        assert {"model": "n"} == change(self.ASKING, "n", None)
+        assert {"approvalPolicy": "never"} == change(self.ASKING, None, "never")
+
+    def test_plan_mode_is_entered_with_the_model_and_left(self) -> None:
+        entered = change(self.ASKING, "n", "plan")["collaborationMode"]
+        left = change(self.PLANNING, None, "on-request")
+
+        assert ("plan", "n", "high") == (
+            entered["mode"],
+            entered["settings"]["model"],
+            entered["settings"]["reasoning_effort"],
+        )
+        assert ("default", "on-request") == (left["collaborationMode"]["mode"], left["approvalPolicy"])
+        assert "default" == planned(self.PLANNING)["collaborationMode"]["mode"]
+
+    def test_another_model_in_plan_mode_keeps_that(self) -> None:
+        """Codex lets the mode's own model win."""
+        mode = change(self.PLANNING, "n", None)["collaborationMode"]
+
+        assert ("plan", "n") == (mode["mode"], mode["settings"]["model"])
+
+    def test_a_mode_of_another_agent_is_refused(self) -> None:
+        with pytest.raises(RefusedError, match="It has plan, untrusted, on-request, never"):
+            change(self.ASKING, None, "acceptEdits")
+
+
+COMMAND, FILES, PERMISSIONS, QUESTIONS = READERS
+CHANGE = {"path": f"{HERE}/a", "kind": {"type": "update", "move_path": None}, "diff": "@@ -1 +1 @@\n-x\n+y\n"}
+
+
+class Asking:
+    """Calls of codex, and answers to them."""
+
+    def __init__(self) -> None:
+        self.asks = Asks()
+
+    def opened(self, call: int, method: str, params: dict[str, Any], *changes: dict[str, Any]) -> tuple[Request, ...]:
+        setting = Setting(session=SessionId("s"), id=f"1.{call}", workdir=HERE, now=1.0, changes=changes)
+        return self.asks.opened(call, method, {"threadId": "t", "itemId": "i", **params}, setting)
+
+    def answer(self, request: Request, decision: Decision, **more: Any) -> Outcome:
+        return self.asks.take(Answer(request=request.id, digest=request.digest, decision=decision, **more))
+
+
+@pytest.fixture
+def asking() -> Asking:
+    return Asking()
+
+
+class TestAnswers:
+    @pytest.mark.parametrize(
+        ("method", "allow", "deny", "cancel", "interrupts"),
+        [
+            (COMMAND, {"decision": "accept"}, {"decision": "decline"}, {"decision": "cancel"}, False),
+            (FILES, {"decision": "accept"}, {"decision": "decline"}, {"decision": "cancel"}, False),
+            (
+                PERMISSIONS,
+                {"permissions": {"network": {"enabled": True}}, "scope": "turn"},
+                {"permissions": {}, "scope": "turn"},
+                {"permissions": {}, "scope": "turn"},
+                True,
+            ),
+            (
+                ELICITATION,
+                {"action": "accept", "content": {}, "_meta": None},
+                {"action": "decline", "content": None, "_meta": None},
+                {"action": "cancel", "content": None, "_meta": None},
+                True,
+            ),
+        ],
+    )
+    def test_each_decision_has_its_result(
+        self, asking: Asking, method: str, allow: Any, deny: Any, cancel: Any, *, interrupts: bool
+    ) -> None:
+        wanted = {"network": {"enabled": True}, "fileSystem": None}
+        params = {"command": "ls", "permissions": wanted, "mode": "form", "requestedSchema": {"properties": {}}}
+        results = []
+        for decision in (Decision.ALLOW, Decision.DENY, Decision.CANCEL):
+            (request,) = asking.opened(1, method, params, CHANGE)
+            outcome = asking.answer(request, decision)
+            results.append(outcome.result)
+            assert (1, "t", "i") == (outcome.call, outcome.thread, outcome.item)
+            assert (decision is Decision.ALLOW) is outcome.allowed
+            assert (decision is Decision.CANCEL and interrupts) is outcome.interrupt
+
+        assert [allow, deny, cancel] == results
+
+    def test_a_reason_goes_with_a_denial_only(self, asking: Asking) -> None:
+        (first,) = asking.opened(1, COMMAND, {"command": "ls"})
+        (second,) = asking.opened(2, COMMAND, {"command": "ls"})
+
+        assert "" == asking.answer(first, Decision.ALLOW, reason="fine").reason
+        assert "no" == asking.answer(second, Decision.DENY, reason=" no ").reason
+
+    def test_it_is_answered_once(self, asking: Asking) -> None:
+        (request,) = asking.opened(1, COMMAND, {"command": "ls"})
+        asking.answer(request, Decision.ALLOW)
+
+        with pytest.raises(RequestClosedError):
+            asking.answer(request, Decision.ALLOW)
+
+    def test_an_answer_to_another_text_is_refused_and_it_waits_on(self, asking: Asking) -> None:
+        (request,) = asking.opened(1, COMMAND, {"command": "ls"})
+        with pytest.raises(StaleRequestError):
+            asking.asks.take(Answer(request=request.id, digest="0", decision=Decision.ALLOW))
+
+        assert (request,) == asking.asks.waiting()
+
+    @pytest.mark.parametrize("decision", [Decision.ALWAYS, Decision.EDIT, Decision.CHOOSE])
+    def test_a_decision_that_codex_cannot_be_told_is_refused(self, asking: Asking, decision: Decision) -> None:
+        (request,) = asking.opened(1, COMMAND, {"command": "ls"})
+        with pytest.raises(UnableError):
+            asking.answer(request, decision)
+
+        assert (request,) == asking.asks.waiting()
+
+    @pytest.mark.parametrize(
+        ("method", "params"),
+        [
+            ("applyPatchApproval", {}),
+            ("execCommandApproval", {"command": ["ls"]}),
+            ("item/tool/call", {"tool": "x"}),
+            ("account/chatgptAuthTokens/refresh", {}),
+            ("attestation/generate", {}),
+            (ELICITATION, {"mode": "openai/form", "message": "x"}),
+            (ELICITATION, {"mode": "openai/userVerification", "challenge": "x"}),
+            (QUESTIONS, {"questions": []}),
+        ],
+    )
+    def test_a_call_that_nobody_here_knows_opens_nothing(self, asking: Asking, method: str, params: Any) -> None:
+        assert () == asking.opened(1, method, params)
+        assert () == asking.asks.waiting()
+
+
+class TestShown:
+    def test_a_command_elsewhere_says_where(self, asking: Asking) -> None:
+        (here,) = asking.opened(1, COMMAND, {"command": "ls", "cwd": HERE})
+        (there,) = asking.opened(2, COMMAND, {"command": "ls", "cwd": "/etc"})
+
+        assert ({"command": "ls"}, "ls") == (here.input, here.shown)
+        assert ({"command": "ls", "cwd": "/etc"}, "ls\nin /etc") == (there.input, there.shown)
+
+    def test_a_host_is_named(self, asking: Asking) -> None:
+        context = {"host": "example.org", "protocol": "https"}
+        (request,) = asking.opened(1, COMMAND, {"command": "curl x", "networkApprovalContext": context})
+
+        assert ("reach example.org", "curl x\nnetwork: https to example.org") == (request.title, request.shown)
+        assert context == request.input["networkApprovalContext"]
+
+    def test_typing_into_a_command_is_no_command(self, asking: Asking) -> None:
+        """A rule for the command must not allow it."""
+        (request,) = asking.opened(1, COMMAND, {"command": "y", "kind": "writeStdin"})
+
+        assert ({"command": "y", "kind": "writeStdin"}, "y\ntypes into a command that runs") == (
+            request.input,
+            request.shown,
+        )
+
+    def test_a_command_of_an_unknown_shape_is_shown_as_it_came(self, asking: Asking) -> None:
+        (request,) = asking.opened(1, COMMAND, {"riddle": "x"})
+
+        assert '"riddle": "x"' in request.shown
+        assert "shell" == request.title
+
+    def test_a_change_that_codex_did_not_show_says_so(self, asking: Asking) -> None:
+        (request,) = asking.opened(1, FILES, {"reason": "r"})
+
+        assert ("change files that codex did not name", False) == (request.title, request.is_diff)
+
+    @pytest.mark.parametrize(
+        ("change", "params"),
+        [
+            ({**CHANGE, "kind": {"type": "delete"}}, {}),
+            ({**CHANGE, "kind": {"type": "update", "move_path": f"{HERE}/b"}}, {}),
+            (CHANGE, {"grantRoot": "/"}),
+        ],
+        ids=["deleted", "moved", "and more"],
+    )
+    def test_only_an_edit_of_one_file_is_known_by_its_path(self, asking: Asking, change: Any, params: Any) -> None:
+        """So that a rule for edits of a file allows nothing else."""
+        (edit,) = asking.opened(1, FILES, {}, CHANGE)
+        (more,) = asking.opened(2, FILES, params, change)
+        (two,) = asking.opened(3, FILES, {}, CHANGE, CHANGE)
+
+        assert {"path": f"{HERE}/a"} == edit.input
+        assert "path" not in more.input
+        assert "path" not in two.input
+
+    def test_a_root_to_write_is_told(self, asking: Asking) -> None:
+        (request,) = asking.opened(1, FILES, {"grantRoot": "/srv", "reason": "it is full."}, CHANGE)
+
+        assert "it is full. It also asks to write anything below /srv from now on." == request.why
+
+    def test_an_address_is_shown_whole(self, asking: Asking) -> None:
+        params = {"mode": "url", "serverName": "demo", "message": "Sign in", "url": "https://login.example/x"}
+        (request,) = asking.opened(1, ELICITATION, params)
+
+        assert (AskKind.AUTH, "Sign in\n\nhttps://login.example/x") == (request.kind, request.shown)
+        accepted = asking.answer(request, Decision.ALLOW).result
+        assert {"action": "accept", "content": None, "_meta": None} == accepted
+
+    def test_an_answer_that_codex_calls_a_secret_is_warned_of(self, asking: Asking) -> None:
+        question = {"id": "k", "header": "Key", "question": "Which?", "isSecret": True, "options": None}
+        (request,) = asking.opened(1, QUESTIONS, {"questions": [question]})
+
+        assert (True, True) == (request.free_text, "log" in request.why)
+
+
+FORM = {
+    "many": {"type": "array", "items": {"anyOf": [{"const": "r", "title": "Red"}, {"const": "b", "title": "Blue"}]}},
+    "number": {"type": "number"},
+    "old": {"type": "string", "enum": ["s", "l"], "enumNames": ["Small", "Large"]},
+    "one": {"type": "string", "oneOf": [{"const": "r", "title": "Red"}]},
+}
+
+
+class TestForms:
+    @pytest.fixture
+    def fields(self, asking: Asking) -> tuple[Request, ...]:
+        schema = {"type": "object", "properties": FORM, "required": list(FORM)}
+        return asking.opened(
+            1, ELICITATION, {"mode": "form", "serverName": "demo", "message": "Fill in", "requestedSchema": schema}
+        )
+
+    def test_words_for_people_become_values(self, asking: Asking, fields: tuple[Request, ...]) -> None:
+        labels = (("Red", "Blue"), ("2.5",), ("Large",), ("Red",))
+        outcomes = [
+            asking.answer(field, Decision.CHOOSE, labels=chosen) for field, chosen in zip(fields, labels, strict=True)
+        ]
+
+        assert [None, None, None, 1] == [outcome.call for outcome in outcomes]
+        assert {"many": ["r", "b"], "number": 2.5, "old": "l", "one": "r"} == outcomes[-1].result["content"]
+        assert [True, False, False, False] == [field.many for field in fields]
+
+    def test_a_field_that_may_stay_empty_can_be_left_out(self, asking: Asking) -> None:
+        schema = {"type": "object", "properties": {"note": {"type": "string"}, "sure": {"type": "boolean"}}}
+        note, sure = asking.opened(1, ELICITATION, {"mode": "form", "requestedSchema": schema})
+        assert (("(leave out)",), ("yes", "no", "(leave out)")) == (note.options, sure.options)
+
+        asking.answer(note, Decision.CHOOSE, labels=("(leave out)",))
+        assert {"sure": False} == asking.answer(sure, Decision.CHOOSE, labels=("no",)).result["content"]
+
+    def test_a_word_that_is_no_number_is_refused_at_once(self, asking: Asking, fields: tuple[Request, ...]) -> None:
+        with pytest.raises(UsageError, match="'number' wants a number, and 'two' is none"):
+            asking.answer(fields[1], Decision.CHOOSE, labels=("two",))
+
+        assert fields == asking.asks.waiting()
+
+    def test_no_choice_is_no_answer(self, asking: Asking, fields: tuple[Request, ...]) -> None:
+        with pytest.raises(UsageError, match="needs a choice"):
+            asking.answer(fields[0], Decision.CHOOSE)
+
+    def test_ones_own_words_may_come_as_the_reason(self, asking: Asking, fields: tuple[Request, ...]) -> None:
+        asking.answer(fields[1], Decision.CHOOSE, reason="7")
+
+        assert fields[1] not in asking.asks.waiting()
+
+    def test_denying_one_withdraws_those_that_still_wait(self, asking: Asking, fields: tuple[Request, ...]) -> None:
+        asking.answer(fields[0], Decision.CHOOSE, labels=("Red",))
+        outcome = asking.answer(fields[1], Decision.DENY)
+
+        assert (fields[2].id, fields[3].id) == outcome.withdrawn
+        assert ("decline", ()) == (outcome.result["action"], asking.asks.waiting())
+
+
+def _executable(path: Path) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("#!/bin/sh\n")
+    path.chmod(0o700)
