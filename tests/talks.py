@@ -50,6 +50,30 @@ def talk() -> tuple[Event, ...]:
     )
 
 
+def deep_talk() -> tuple[Event, ...]:
+    """A finished turn with a sub-agent, coloured output, a fold and code."""
+    at = NOW - 300
+    once = 'PATTERN = re.compile(r"[a-z]+")  # once'
+    code = f"{once}\n\n\ndef parse(text: str) -> list[str]:\n    return PATTERN.findall(text)"
+    tests = "\n".join(f"tests/test_{number}.py \x1b[32mPASSED\x1b[0m" for number in range(20))
+    found = "\x1b[35msrc/parse.py\x1b[0m:\x1b[32m12\x1b[0m: re.\x1b[1;31mcompile\x1b[0m(PATTERN)"
+    return (
+        SessionStarted(at=at, generation=1, backend="scripted"),
+        TurnStarted(at=at + 1, prompt="Find out what is slow, and mend it."),
+        ToolStarted(at=at + 2, call="task", tool="Task", title="look at the parser"),
+        MessageSaid(at=at + 3, text="I look at the parser **first**.", within="task"),
+        ToolStarted(at=at + 4, call="grep", tool="Grep", title="compile( in src/", within="task"),
+        ToolFinished(at=at + 5, call="grep", output=found),
+        ToolFinished(at=at + 6, call="task", output="The pattern is compiled in the loop."),
+        ToolStarted(at=at + 7, call="test", tool="Bash", title="pytest -q"),
+        ToolFinished(at=at + 20, call="test", output=tests),
+        MessageSaid(
+            at=at + 25, text=f"It was compiled in the loop:\n\n```python\n{code}\n```\nNow it takes half the time."
+        ),
+        TurnEnded(at=at + 76),
+    )
+
+
 def short_talk(name: str) -> tuple[Event, ...]:
     """A session that asks a question."""
     at = NOW - 400

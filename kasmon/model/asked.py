@@ -1,11 +1,27 @@
 """What an agent asked, and how that was answered, as rows of a transcript."""
 
+from typing import Final
+
 from kasmon.clean import clean_line, redact
 from kasmon.model import diff
 from kasmon.model.drawing import BELOW, UNDER, Look
 from kasmon.model.event import Event, RequestAnswered, RequestSetAside, RequestWithdrawn
 from kasmon.model.permission import AskKind, Decision, Request
 from kasmon.model.text import BLANK, Line, Span, Token, fitted, flowed
+
+NOTE: Final = (("     ", Token.FAINT),)
+"""What stands left of what an option means."""
+POLICY: Final = "policy"
+"""Who answered where a rule did."""
+TOLD: Final = {
+    Decision.ALLOW: "allowed once",
+    Decision.ALWAYS: "always allowed",
+    Decision.DENY: "denied",
+    Decision.NEVER: "denied from now on",
+    Decision.EDIT: "allowed with another input",
+    Decision.CANCEL: "denied, and the turn ended",
+    Decision.LATER: "set aside",
+}
 
 
 def request(asked: Request, look: Look) -> list[Line]:
@@ -26,17 +42,21 @@ def request(asked: Request, look: Look) -> list[Line]:
         rows += flowed([(shown, Token.SUBJECT)], look.width, UNDER)
     for number, option in enumerate(asked.options, 1):
         rows += flowed([(redact(option)[0], Token.SUBJECT)], look.width, ((f"  {number}. ", Token.ASKS),))
+        note = asked.option_notes[number - 1] if number <= len(asked.option_notes) else ""
+        rows += flowed([(redact(note)[0], Token.FAINT)], look.width, NOTE) if note else []
+    if asked.why:
+        rows += flowed([("its reason: ", Token.FAINT), (redact(asked.why)[0], Token.TEXT)], look.width, UNDER)
     return rows
 
 
 def answer(event: Event, look: Look) -> list[Line]:
     match event:
         case RequestAnswered(decision=Decision.CHOOSE):
-            told = f"chosen by {event.by}: {', '.join(event.labels)}"
+            told = f"chosen by {_who(event)}: {', '.join(event.labels)}"
         case RequestAnswered():
-            words = {Decision.ALLOW: "allowed once", Decision.ALWAYS: "always allowed", Decision.DENY: "denied"}
             reason = f": {event.reason}" if event.reason else ""
-            told = f"{words.get(event.decision, f'answered with {event.decision}')} by {event.by}{reason}"
+            made = f", by rule {event.rule} from now on" if event.rule and event.by != POLICY else ""
+            told = f"{TOLD[event.decision]} by {_who(event)}{made}{reason}"
         case RequestSetAside():
             told = "set aside"
         case RequestWithdrawn():
@@ -44,3 +64,10 @@ def answer(event: Event, look: Look) -> list[Line]:
         case _:
             return []
     return fitted([(clean_line(told), Token.ANSWER)], look.width, BELOW, UNDER)
+
+
+def _who(event: RequestAnswered) -> str:
+    """Who answered: which rule, or which person at which screen."""
+    if event.by == POLICY:
+        return f"rule {event.rule}" if event.rule else "a rule"
+    return f"{event.by} at {event.who}" if event.who else event.by

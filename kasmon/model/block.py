@@ -9,9 +9,9 @@ from typing import Final, assert_never
 import msgspec
 
 from kasmon.clean import Clean, clean_block, clean_line
-from kasmon.model import asked, diff, markdown
+from kasmon.model import asked, markdown, tool
 from kasmon.model.command import ReceiptState
-from kasmon.model.drawing import BELOW, INDENT, UNDER, Look
+from kasmon.model.drawing import INDENT, UNDER, Look
 from kasmon.model.event import (
     Event,
     ForeignSeen,
@@ -45,13 +45,13 @@ from kasmon.model.event import (
     UsageReported,
 )
 from kasmon.model.figures import clock, compact, duration
-from kasmon.model.text import BLANK, Line, Span, Token, cells, fitted, flowed
+from kasmon.model.text import BLANK, Line, Margin, Span, Token, cells, fitted, flowed
 
-FOLD_LINES: Final = 12
-"""How many lines of a tool's output are drawn where folding is on."""
-FOLD_DIFF_LINES: Final = 60
-FOLD_CHARACTERS: Final = 1000
-"""How much of one long line is drawn likewise."""
+DEEPEST: Final = 4
+"""A sub-agent's sub-agents move to the right so many times at most."""
+STEP: Final = "│ "
+NARROW: Final = 24
+"""Where less than this would be left of the width, in cells, nothing moves to the right."""
 
 
 class Block(msgspec.Struct, frozen=True):
@@ -59,19 +59,36 @@ class Block(msgspec.Struct, frozen=True):
 
     event: Event
     then: tuple[Event, ...] = ()
+    depth: int = 0
+    """Within how many sub-agents it happened."""
+    within: Clean = Clean("")
+    """The title of the sub-agent, where what stands above is not its own."""
 
 
 def draw(block: Block, look: Look) -> list[Line]:
-    """The rows of *block*; none for events that only machines care about."""
+    """The rows of *block*; none for events that only machines care about. A sub-agent's stand further right."""
+    depth = min(block.depth, DEEPEST)
+    if not depth:
+        return _drawn(block, look)
+    margin: Margin = ((STEP * depth, Token.FAINT),) if look.width - len(STEP) * depth >= NARROW else ()
+    inner = msgspec.structs.replace(look, width=look.width - len(STEP) * depth if margin else look.width)
+    whose = fitted([(f"within {block.within}", Token.FAINT)], inner.width) if block.within else []
+    rows = _drawn(block, inner)
+    rows = [*rows[:1], *whose, *rows[1:]] if rows[:1] == [BLANK] else [*whose, *rows]
+    return [msgspec.structs.replace(row, spans=(*margin, *row.spans)) for row in rows]
+
+
+def _drawn(block: Block, look: Look) -> list[Line]:
     match block.event:
         case TurnStarted() as turn:
             return _prompt(turn, look)
         case MessageSaid() as said:
-            return [BLANK, *markdown.drawn(clean_block(said.text), look.width, INDENT), *_cut_off(said.blob, look)]
+            rows = markdown.drawn(clean_block(said.text), look.width, INDENT, colours=look.colours)
+            return [BLANK, *rows, *tool.cut_off(said.blob, look)]
         case ThoughtSaid() as thought:
             return [BLANK, *flowed([(clean_block(thought.text), Token.THOUGHT)], look.width, (("✻ ", Token.THOUGHT),))]
         case ToolStarted() | ToolFinished():
-            return _tool(block.event, block.then, look)
+            return tool.call(block.event, block.then, look)
         case PlanUpdated() as plan:
             return _plan(plan, look)
         case RequestOpened() as opened:
@@ -133,48 +150,13 @@ def live(text: str, thinking: bool, look: Look) -> list[Line]:
     if not text:
         return []
     said = ThoughtSaid(at=0.0, text=text) if thinking else MessageSaid(at=0.0, text=text)
-    return draw(Block(said), look)
+    return draw(Block(said), msgspec.structs.replace(look, colours=False))
 
 
 def _prompt(turn: TurnStarted, look: Look) -> list[Line]:
     sender = {"user": "", "wave": "wave", "peer": "peer", "agent": "by itself"}[turn.by]
     rows = flowed([(clean_block(turn.prompt), Token.PROMPT)], look.width, (("❯ ", Token.PROMPT),))
     return [BLANK, *rows, *(_row([(f"  ({sender})", Token.FAINT)], look) if sender else [])]
-
-
-def _tool(event: ToolStarted | ToolFinished, then: Sequence[Event], look: Look) -> list[Line]:
-    finished = next((each for each in (event, *then) if isinstance(each, ToolFinished)), None)
-    if isinstance(event, ToolStarted):
-        subject = clean_line(event.title) or clean_line(event.input if event.input != "{}" else "")
-        name = clean_line(event.tool)
-    else:
-        name, subject = clean_line("a tool"), clean_line(event.call)
-    sign: Span = (" …", Token.FAINT)
-    if finished is not None:
-        sign = (" ✓", Token.OK) if finished.ok else (" ✗", Token.FAILED)
-    beginning, hidden = _short(subject, look)
-    more = f"… {hidden} more characters" if hidden else ""
-    head = [(name, Token.TOOL), (f" {beginning}" if subject else "", Token.SUBJECT), (more, Token.FAINT), sign]
-    rows = [BLANK, *fitted(head, look.width, (("● ", sign[1]),), INDENT)]
-    if finished is not None:
-        rows += _result(finished, look)
-    return rows
-
-
-def _result(finished: ToolFinished, look: Look) -> list[Line]:
-    rows: list[Line] = []
-    if finished.diff:
-        shown, hidden = _folded(clean_block(finished.diff), FOLD_DIFF_LINES, look)
-        rows += [*diff.drawn(shown, look.width, UNDER), *_hidden(hidden, "lines", look)]
-    if finished.output:
-        token = Token.OUTPUT if finished.ok else Token.FAILED
-        shown, hidden = _folded(clean_block(finished.output), FOLD_LINES, look)
-        for number, line in enumerate(shown):
-            beginning, cut = _short(line, look)
-            rows += fitted([(beginning, token)], look.width, UNDER if number else BELOW, UNDER, words=False)
-            rows += _hidden(cut, "characters", look)
-        rows += _hidden(hidden, "lines", look)
-    return [*rows, *_cut_off(finished.blob, look)]
 
 
 def _plan(plan: PlanUpdated, look: Look) -> list[Line]:
@@ -222,29 +204,6 @@ def _ended(ended: SessionEnded, look: Look) -> list[Line]:
 
 def _row(spans: Sequence[Span], look: Look) -> list[Line]:
     return fitted(spans, look.width)
-
-
-def _folded(text: Clean, most: int, look: Look) -> tuple[list[str], int]:
-    """The lines of *text* that are drawn, and how many are not."""
-    lines = text.removesuffix("\n").split("\n")
-    if not look.fold or len(lines) <= most + 1:
-        return lines, 0
-    return lines[:most], len(lines) - most
-
-
-def _hidden(count: int, what: str, look: Look) -> list[Line]:
-    return fitted([(f"… {count} more {what}", Token.FAINT)], look.width, UNDER, UNDER) if count else []
-
-
-def _short(line: str, look: Look) -> tuple[str, int]:
-    """As much of *line* as is drawn, and how many characters are not."""
-    hidden = max(0, len(line) - FOLD_CHARACTERS) if look.fold else 0
-    return line[: len(line) - hidden], hidden
-
-
-def _cut_off(blob: str, look: Look) -> list[Line]:
-    told = f"… cut here; the whole of it is kept as blob {clean_line(blob)[:12]}"
-    return fitted([(told, Token.FAINT)], look.width, UNDER, UNDER) if blob else []
 
 
 def _used(usage: UsageReported) -> str:

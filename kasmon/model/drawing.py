@@ -18,5 +18,9 @@ class Look(msgspec.Struct, frozen=True, kw_only=True):
     width: int
     fold: bool = True
     """Whether long outputs are cut, with the exact number of hidden lines below."""
+    opened: bool = False
+    """They are not, though they would be: somebody opened this block."""
+    colours: bool = True
+    """Whether code is coloured; where nobody sees the rows, that is time for nothing."""
     zone: tzinfo | None = None
     """Whose clock times are shown by; None: this machine's."""

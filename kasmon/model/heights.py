@@ -74,6 +74,15 @@ class Heights:
         block = self._anchor - 1 - step
         return block, self._before[step] - 1 - up
 
+    def below(self, block: int) -> int | None:
+        """How many rows there are below *block*; None where that is not measured yet."""
+        if block >= self._anchor:
+            return _last(self._after) - self._after[block - self._anchor]
+        step = self._anchor - 1 - block
+        if step >= len(self._before):
+            return None
+        return _last(self._after) + (self._before[step - 1] if step else 0)
+
     def _measure_again(self, at: int) -> None:
         sums, step = (self._after, at - self._anchor) if at >= self._anchor else (self._before, self._anchor - 1 - at)
         more = self._height(at) - (sums[step] - (sums[step - 1] if step else 0))

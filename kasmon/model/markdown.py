@@ -6,6 +6,7 @@ from typing import Final
 
 import msgspec
 
+from kasmon.model import code
 from kasmon.model.text import Line, Margin, Span, Token, fitted
 
 FENCE: Final = re.compile(r" {0,3}(`{3,}|~{3,})\s*([^`]*)$")
@@ -24,32 +25,59 @@ class Paragraph(msgspec.Struct, frozen=True):
     first: Margin = ()
     rest: Margin = ()
     words: bool = True
+    code: int = 0
+    """Which code block it belongs to, the first being 1; 0 for none."""
 
 
-def drawn(text: str, width: int, margin: Margin) -> list[Line]:
-    """Cleaned Markdown as rows of at most *width* cells, *margin* left of each."""
+def drawn(text: str, width: int, margin: Margin, *, colours: bool = True) -> list[Line]:
+    """Cleaned Markdown as rows of at most *width* cells, *margin* left of each; its code in *colours*, or in one."""
     rows: list[Line] = []
-    for part in paragraphs(text):
-        rows += fitted(part.spans, width, (*margin, *part.first), (*margin, *part.rest), words=part.words)
+    for part in paragraphs(text, colours=colours):
+        made = fitted(part.spans, width, (*margin, *part.first), (*margin, *part.rest), words=part.words)
+        rows += [Line(row.spans, part.code) for row in made] if part.code else made
     return rows
 
 
-def paragraphs(text: str) -> Iterator[Paragraph]:
+def paragraphs(text: str, *, colours: bool = True) -> Iterator[Paragraph]:
     """The lines of *text*; only the marks of headings, items, quotes, fences, code and bold are left out."""
+    for number, fence in enumerate(_fences(text)):
+        if fence.language is None:
+            yield from map(_line, fence.lines)
+            continue
+        if fence.language:
+            yield Paragraph(((fence.language, Token.FAINT),), *_bar(), code=(number + 1) // 2)
+        plain = (((line, Token.CODE_BLOCK),) for line in fence.lines)
+        for spans in code.coloured(fence.lines, fence.language) if colours and fence.language else plain:
+            yield Paragraph(spans or (("", Token.CODE_BLOCK),), *_bar(), words=False, code=(number + 1) // 2)
+
+
+def code_blocks(text: str) -> list[str]:
+    """The text of each code block of cleaned Markdown, in order."""
+    return ["\n".join(fence.lines) for fence in _fences(text) if fence.language is not None]
+
+
+class _Part(msgspec.Struct):
+    """Lines between two fences; `language` is None outside of code, and what stands behind the fence inside."""
+
+    language: str | None
+    lines: list[str]
+
+
+def _fences(text: str) -> list[_Part]:
+    """The parts of *text*, outside and inside of code in turn."""
+    parts = [_Part(None, [])]
     fence = ""
     for line in text.split("\n"):
         found = FENCE.match(line)
-        if fence:
-            if found and found[1].startswith(fence) and not found[2]:
-                fence = ""
-            else:
-                yield Paragraph(((line, Token.CODE_BLOCK),), *_bar(), words=False)
-        elif found:
+        if fence and found and found[1].startswith(fence) and not found[2]:
+            fence = ""
+            parts.append(_Part(None, []))
+        elif found and not fence:
             fence = found[1]
-            if found[2]:
-                yield Paragraph(((found[2], Token.FAINT),), *_bar())
+            parts.append(_Part(found[2], []))
         else:
-            yield _line(line)
+            parts[-1].lines.append(line)
+    return parts
 
 
 def _bar() -> tuple[Margin, Margin]:

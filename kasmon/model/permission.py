@@ -90,6 +90,8 @@ class Closed(msgspec.Struct, frozen=True, kw_only=True):
     at: float
     who: str = ""
     """At which screen the person sat; empty where nobody knows."""
+    rule: str = ""
+    """The id of the rule that answered, or that the answer made."""
 
 
 def digest_of(request: Request) -> str:

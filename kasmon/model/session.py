@@ -51,7 +51,7 @@ from kasmon.model.event import (
     UsageReported,
 )
 from kasmon.model.evidence import Signal, Verdict, heard, judge
-from kasmon.model.permission import AskKind, Closed, Decision, Request, RequestId, SessionId
+from kasmon.model.permission import AskKind, Closed, Request, RequestId, SessionId
 from kasmon.model.state import ALIVE, ATTENTION, SessionState
 
 KEPT_RECEIPTS: Final = 20
@@ -249,9 +249,17 @@ def _noted(session: Session, event: Event) -> Session:
         case RequestOpened():
             return _asked(session, event.request)
         case RequestAnswered():
-            return _closed(session, event.request, event.decision, event.by, event.at, event.who)
+            closed = Closed(
+                id=event.request,
+                decision=event.decision,
+                by=event.by,
+                at=event.at,
+                who=event.who,
+                rule=event.rule,
+            )
+            return _closed(session, closed)
         case RequestWithdrawn():
-            return _closed(session, event.request, None, event.why, event.at)
+            return _closed(session, Closed(id=event.request, decision=None, by=event.why, at=event.at))
         case RequestSetAside():
             return put(
                 session, asks=tuple(put(ask, later=True) if ask.id == event.request else ask for ask in session.asks)
@@ -366,6 +374,7 @@ def _started(session: Session, event: SessionStarted) -> Session:
         abilities=event.abilities,
         proof=event.proof,
         last_words="",
+        last_line="" if session.end_why and session.last_line == _last_line(session.end_why) else session.last_line,
         exit_code=None,
         signal=None,
         end_why="",
@@ -392,19 +401,16 @@ def _ended(session: Session, event: SessionEnded) -> Session:
     )
 
 
-def _closed(
-    session: Session, request: RequestId, decision: Decision | None, by: str, at: float, who: str = ""
-) -> Session:
-    if session.open_request(request) is None:
+def _closed(session: Session, closed: Closed) -> Session:
+    if session.open_request(closed.id) is None:
         return session
-    asks = tuple(ask for ask in session.asks if ask.id != request)
-    closed = (*session.closed, Closed(id=request, decision=decision, by=by, at=at, who=who))[-KEPT_CLOSED:]
-    return msgspec.structs.replace(session, asks=asks, closed=closed)
+    asks = tuple(ask for ask in session.asks if ask.id != closed.id)
+    return msgspec.structs.replace(session, asks=asks, closed=(*session.closed, closed)[-KEPT_CLOSED:])
 
 
 def _all_withdrawn(session: Session, why: str, at: float) -> Session:
     for ask in session.asks:
-        session = _closed(session, ask.id, None, why, at)
+        session = _closed(session, Closed(id=ask.id, decision=None, by=why, at=at))
     return session
 
 

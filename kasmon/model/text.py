@@ -48,6 +48,25 @@ class Token(StrEnum):
     LIMIT = "limit"
     BOUNDARY = "boundary"
     SESSION = "session"
+    FOUND = "found"
+    KEYWORD = "keyword"
+    NAME = "name"
+    LITERAL = "literal"
+    FIGURE = "figure"
+    COMMENT = "comment"
+    LOUD = "loud"
+    RED = "red"
+    GREEN = "green"
+    YELLOW = "yellow"
+    BLUE = "blue"
+    MAGENTA = "magenta"
+    CYAN = "cyan"
+    LOUD_RED = "loud-red"
+    LOUD_GREEN = "loud-green"
+    LOUD_YELLOW = "loud-yellow"
+    LOUD_BLUE = "loud-blue"
+    LOUD_MAGENTA = "loud-magenta"
+    LOUD_CYAN = "loud-cyan"
 
 
 Span: TypeAlias = tuple[str, Token]
@@ -59,6 +78,10 @@ class Line(msgspec.Struct, frozen=True):
     """One row: cleaned pieces of text, left to right."""
 
     spans: tuple[Span, ...] = ()
+    code: int = 0
+    """Which code block of its text it belongs to, the first being 1; 0 for none."""
+    fold: bool = False
+    """It stands for what is hidden, or can be hidden again."""
 
     @property
     def text(self) -> str:

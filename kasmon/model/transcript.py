@@ -6,16 +6,21 @@ counts from the beginning, has to measure every block once at that width; `Lines
 """
 
 from collections import OrderedDict
-from collections.abc import Iterator, Sequence
 from datetime import tzinfo
-from typing import Final, overload
+from typing import Final
 
-from kasmon.model.block import Block, draw, live
+import msgspec
+
+from kasmon.clean import Clean, clean_line
+from kasmon.model import tool
+from kasmon.model.block import Block, live
+from kasmon.model.command import ReceiptId, ReceiptState
 from kasmon.model.drawing import Look
 from kasmon.model.event import (
     Event,
     MessageSaid,
     PlanUpdated,
+    ReceiptMoved,
     RequestAnswered,
     RequestOpened,
     RequestSetAside,
@@ -30,12 +35,12 @@ from kasmon.model.event import (
     TurnStarted,
     UsageReported,
 )
-from kasmon.model.heights import Heights
+from kasmon.model.rows import Lines
 from kasmon.model.text import Line
 
-KEPT_BLOCKS: Final = 512
-"""How many drawn blocks are kept for each width."""
 KEPT_WIDTHS: Final = 3
+TITLE: Final = 100
+"""So much of what a sub-agent does is told where another one's words stand above its own, in characters."""
 
 
 class Transcript:
@@ -54,6 +59,15 @@ class Transcript:
         self._live = ("", False)
         self.replaced: list[int] = []
         """The numbers of the blocks that were replaced, in the order of that."""
+        self.turns: list[int] = []
+        """The numbers of the blocks that turns begin with."""
+        self.prompts: dict[str, None] = {}
+        """What people prompted, each text once, the last one last."""
+        self.waiting: dict[ReceiptId, str] = {}
+        """The whole text of each prompt that was queued."""
+        self.opened: set[int] = set()
+        """The numbers of the blocks whose folds are open."""
+        self._callers: set[str] = set()
         self._places: dict[tuple[str, str], int] = {}
         self._turn: TurnStarted | None = None
         self._usage: UsageReported | None = None
@@ -63,9 +77,11 @@ class Transcript:
         """File *event*: as a block of its own, or into the block that it finishes."""
         match event:
             case ToolStarted():
-                self._append(Block(event), ("call", event.call))
+                self._append(self._placed(event), ("call", event.call))
+            case MessageSaid() | ThoughtSaid():
+                self._append(self._placed(event))
             case ToolFinished():
-                self._join(("call", event.call), event)
+                self._finish(event)
             case RequestOpened():
                 self._append(Block(event), ("request", event.request.id))
             case RequestAnswered() | RequestSetAside() | RequestWithdrawn():
@@ -76,7 +92,17 @@ class Transcript:
                 self._count(event)
             case TurnStarted():
                 self._turn, self._usage = event, None
+                self.turns.append(len(self.blocks))
+                self._prompted(event.prompt if event.by == "user" else "")
                 self._append(Block(event))
+            case ReceiptMoved():
+                self._prompted(event.prompt if event.by == "user" else "")
+                if event.prompt:
+                    self.waiting[event.receipt.id] = event.prompt
+                elif event.receipt.state is not ReceiptState.QUEUED:
+                    self.waiting.pop(event.receipt.id, None)
+                if event.receipt.state in (ReceiptState.REFUSED, ReceiptState.LOST):
+                    self._append(Block(event))
             case TurnEnded():
                 self._append(Block(event, tuple(each for each in (self._turn, self._usage) if each is not None)))
                 self._turn = self._usage = None
@@ -97,7 +123,7 @@ class Transcript:
             self._live = (text, thinking)
             self.changes += 1
 
-    def lines(self, width: int) -> "Lines":
+    def lines(self, width: int) -> Lines:
         """The rows at *width* cells; the view follows whatever is added later."""
         view = self._views.get(width)
         if view is None:
@@ -116,12 +142,23 @@ class Transcript:
             self._places[place] = len(self.blocks)
         self.blocks.append(block)
 
+    def _finish(self, event: ToolFinished) -> None:
+        """What a sub-agent brought stands below what it did; every other output below its call."""
+        at = self._places.get(("call", event.call))
+        if at is None or event.call not in self._callers:
+            self._join(("call", event.call), event)
+            return
+        caller = self.blocks[at]
+        self._join(("call", event.call), msgspec.structs.replace(event, output="", diff="", blob=""))
+        if event.output or event.diff:
+            self._append(Block(event, (caller.event,), depth=caller.depth))
+
     def _join(self, place: tuple[str, str], event: Event) -> None:
         at = self._places.get(place)
         if at is None:
             self._append(Block(event))
         else:
-            self._replace(at, Block(self.blocks[at].event, (*self.blocks[at].then, event)))
+            self._replace(at, msgspec.structs.replace(self.blocks[at], then=(*self.blocks[at].then, event)))
 
     def _count(self, usage: UsageReported) -> None:
         last = self.blocks[-1] if self.blocks else None
@@ -139,6 +176,35 @@ class Transcript:
         self.blocks[at] = block
         self.replaced.append(at)
 
+    def _placed(self, event: MessageSaid | ThoughtSaid | ToolStarted) -> Block:
+        """The block of *event*, below the sub-agent that it is of."""
+        if not event.within:
+            return Block(event)
+        at = self._places.get(("call", event.within))
+        self._callers.add(event.within)
+        caller = self.blocks[at] if at is not None else None
+        above = self.blocks[-1] if self.blocks else None
+        is_next = above is not None and (above is caller or getattr(above.event, "within", "") == event.within)
+        if caller is None or not isinstance(caller.event, ToolStarted):
+            return Block(event, depth=1, within=Clean("") if is_next else Clean("a sub-agent"))
+        title = f"{clean_line(caller.event.tool)} {tool.title(caller.event)}".strip()[:TITLE]
+        return Block(event, depth=caller.depth + 1, within=Clean("" if is_next else title))
+
+    def _prompted(self, text: str) -> None:
+        if text.strip():
+            self.prompts.pop(text, None)
+            self.prompts[text] = None
+
+    def toggle(self, at: int) -> bool:
+        """Open block *at*, or fold it again; False where nothing of it is hidden."""
+        ended = tool.ending(self.blocks[at].event, self.blocks[at].then)
+        if not self._fold or ended is None or not tool.folds(ended):
+            return False
+        self.opened ^= {at}
+        self.replaced.append(at)
+        self.changes += 1
+        return True
+
     def look(self, width: int) -> Look:
         """How its blocks are drawn at *width*."""
         return Look(width=width, fold=self._fold, zone=self._zone)
@@ -146,114 +212,3 @@ class Transcript:
     def written(self, width: int) -> list[Line]:
         """The rows of what `write` showed last."""
         return live(*self._live, self.look(width))
-
-
-class Lines(Sequence[Line]):
-    """The rows of a transcript at one width, drawn when they are asked for."""
-
-    def __init__(self, transcript: Transcript, width: int) -> None:
-        self.width = width
-        self.drawn = 0
-        """How many times a block was drawn so far."""
-        self._transcript = transcript
-        self._look = transcript.look(width)
-        self._heights = Heights(self._height, len(transcript.blocks))
-        self._kept: OrderedDict[int, list[Line]] = OrderedDict()
-        self._followed = len(transcript.replaced)
-        self._live: tuple[int, list[Line]] = (-1, [])
-
-    def __len__(self) -> int:
-        """The exact number of rows; measures every block that was not measured before."""
-        while not self.measure(1000):
-            pass
-        return self._heights.known + len(self._written())
-
-    @overload
-    def __getitem__(self, at: int) -> Line: ...
-    @overload
-    def __getitem__(self, at: slice) -> list[Line]: ...
-    def __getitem__(self, at: int | slice) -> Line | list[Line]:
-        if isinstance(at, slice):
-            if at.step in (None, 1) and at.start is not None and at.start < 0 and (at.stop is None or at.stop < 0):
-                above = -(at.stop or 0)
-                return self.above_bottom(above, -at.start - above)
-            start, stop, step = at.indices(len(self))
-            if step == 1:
-                return self.above_bottom(len(self) - stop, stop - start)
-            return [self[each] for each in range(start, stop, step)]
-        above = -at - 1 if at < 0 else len(self) - 1 - at
-        row = self.above_bottom(above, 1) if above >= 0 else []
-        if not row:
-            raise IndexError(at)
-        return row[0]
-
-    def __iter__(self) -> Iterator[Line]:
-        """Every row from the beginning; draws block after block and keeps none."""
-        for at in range(len(self._transcript.blocks)):
-            yield from self._draw(at)
-        yield from self._written()
-
-    def above_bottom(self, above: int, count: int) -> list[Line]:
-        """The *count* rows that end *above* rows over the bottom, oldest first; fewer where it begins."""
-        self._follow()
-        written = self._written()
-        pieces = [_ending(written, above, count)]
-        missing, skipped = count - len(pieces[0]), max(0, above - len(written))
-        while missing > 0 and (place := self._heights.place(skipped)) is not None:
-            at, row = place
-            piece = _ending(self._block(at)[: row + 1], 0, missing)
-            pieces.append(piece)
-            missing, skipped = missing - len(piece), skipped + len(piece)
-        return [row for piece in reversed(pieces) for row in piece]
-
-    @property
-    def known(self) -> int:
-        """How many rows, counted from the bottom, are measured."""
-        self._follow()
-        return self._heights.known + len(self._written())
-
-    @property
-    def estimate(self) -> int:
-        """About how many rows there are; exact once everything is measured."""
-        self._follow()
-        return self._heights.estimate + len(self._written())
-
-    def measure(self, blocks: int) -> bool:
-        """Measure up to so many further blocks, from the end to the beginning; True when all are measured."""
-        self._follow()
-        return self._heights.measure(blocks)
-
-    def _follow(self) -> None:
-        """Let go of what is known about blocks that were replaced, and measure those that came."""
-        for at in self._transcript.replaced[self._followed :]:
-            self._kept.pop(at, None)
-            self._heights.changed(at)
-        self._followed = len(self._transcript.replaced)
-        self._heights.follow(len(self._transcript.blocks))
-
-    def _written(self) -> list[Line]:
-        if self._live[0] != self._transcript.changes:
-            self._live = (self._transcript.changes, self._transcript.written(self.width))
-        return self._live[1]
-
-    def _height(self, at: int) -> int:
-        return len(self._kept[at]) if at in self._kept else len(self._draw(at))
-
-    def _block(self, at: int) -> list[Line]:
-        rows = self._kept.get(at)
-        if rows is None:
-            rows = self._kept[at] = self._draw(at)
-            if len(self._kept) > KEPT_BLOCKS:
-                self._kept.popitem(last=False)
-        return rows
-
-    def _draw(self, at: int) -> list[Line]:
-        self.drawn += 1
-        rows = draw(self._transcript.blocks[at], self._look)
-        return rows[1:] if at == 0 and rows and not rows[0].spans else rows
-
-
-def _ending(rows: list[Line], above: int, count: int) -> list[Line]:
-    """The *count* of *rows* that end *above* rows over their last; fewer where they begin."""
-    end = max(0, len(rows) - above)
-    return rows[max(0, end - max(0, count)) : end]

@@ -237,9 +237,20 @@ def test_tabs_are_spaces_and_an_indented_word_begins_no_empty_row() -> None:
     ("event", "told"),
     [
         (RequestAnswered(at=AT, request=R, decision=Decision.ALLOW), "allowed once by user"),
-        (RequestAnswered(at=AT, request=R, decision=Decision.ALWAYS, by="policy"), "always allowed by policy"),
+        (RequestAnswered(at=AT, request=R, decision=Decision.ALLOW, by="policy"), "allowed once by a rule"),
+        (RequestAnswered(at=AT, request=R, decision=Decision.DENY, by="policy", rule="k1"), "denied by rule k1"),
+        (
+            RequestAnswered(at=AT, request=R, decision=Decision.ALWAYS, rule="k1"),
+            "always allowed by user, by rule k1 from now on",
+        ),
+        (RequestAnswered(at=AT, request=R, decision=Decision.NEVER), "denied from now on by user"),
+        (RequestAnswered(at=AT, request=R, decision=Decision.CANCEL), "denied, and the turn ended by user"),
+        (
+            RequestAnswered(at=AT, request=R, decision=Decision.ALLOW, who="/dev/pts/3 (pid 12)"),
+            "allowed once by user at /dev/pts/3 (pid 12)",
+        ),
         (RequestAnswered(at=AT, request=R, decision=Decision.DENY, reason="no"), "denied by user: no"),
-        (RequestAnswered(at=AT, request=R, decision=Decision.EDIT), "answered with edit by user"),
+        (RequestAnswered(at=AT, request=R, decision=Decision.EDIT), "allowed with another input by user"),
         (RequestWithdrawn(at=AT, request=R, why="interrupted"), "withdrawn: interrupted"),
         (RequestSetAside(at=AT, request=R), "set aside"),
     ],
@@ -258,6 +269,21 @@ def test_a_question_shows_its_options_and_which_was_chosen() -> None:
 
     assert shown(RequestOpened(at=AT, request=asked), answered) == (
         "? asks: Which?\n  1. red\n  2. blue\n  ⎿ chosen by user: blue"
+    )
+
+
+def test_a_request_stands_with_the_agents_reason_and_each_option_with_what_it_means() -> None:
+    asked = request(
+        AskKind.QUESTION,
+        title="Which?",
+        shown="Which?",
+        options=("red", "blue"),
+        option_notes=("warm", ""),
+        why="Taste.",
+    )
+
+    assert shown(RequestOpened(at=AT, request=asked)) == (
+        "? asks: Which?\n  1. red\n     warm\n  2. blue\n    its reason: Taste."
     )
 
 
