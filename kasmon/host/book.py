@@ -9,6 +9,8 @@ import msgspec
 from kasmon import __version__
 from kasmon.errors import LaunchError, LogMissingError
 from kasmon.host.blob import fitted
+from kasmon.host.hiding import Hiding
+from kasmon.host.policy import secrets_of
 from kasmon.model.command import Launch, ReceiptId, ReceiptState
 from kasmon.model.event import Event, Opened, ReceiptMoved, TurnStarted
 from kasmon.model.permission import SessionId
@@ -22,6 +24,8 @@ UNWRITTEN = 10_000
 
 class Book:
     """The log of one session, and the session that its facts add up to. One writer per log: hold the host's lock.
+
+    No secret of the session is written; what was noted is folded as it is.
 
     `append` is all that a synchronous host needs. A host on a loop calls `note` there, which touches no file, and
     `flush` in a thread. A fact counts from the moment it is noted; where the log cannot be written it is kept, in
@@ -41,6 +45,7 @@ class Book:
         """What the agent was last prompted with by somebody, by which its conversation is known."""
         self._log = EventLog(places.log(session))
         self._blobs = places.blobs(session)
+        self._hiding = Hiding(secrets_of(places, session))
         self._unwritten: deque[tuple[Event, bool]] = deque()
         self._writing = threading.Lock()
         self.session = begun(places, session)
@@ -86,7 +91,7 @@ class Book:
             while self._unwritten:
                 event, durable = self._unwritten[0]
                 try:
-                    self._log.append(fitted(event, self._blobs), durable=durable)
+                    self._log.append(fitted(self._hiding.fact(event), self._blobs), durable=durable)
                 except OSError as error:
                     self.trouble = error.strerror or str(error)
                     return False

@@ -31,7 +31,9 @@ from kasmon.errors import (
 from kasmon.host.alive import HostLock
 from kasmon.host.answers import WRITTEN_S, Answers
 from kasmon.host.book import Book, wanted
+from kasmon.host.hiding import HIDDEN, Hiding, HidingFormatter
 from kasmon.host.pen import Pen
+from kasmon.host.policy import secrets_of
 from kasmon.host.server import Connection, HostServer
 from kasmon.host.structured import Structured
 from kasmon.host.wire import (
@@ -60,6 +62,7 @@ ANSWER_MARGIN_S: Final = 5.0
 """How much longer than its agent this host may take to answer."""
 LAST_WORDS_S: Final = 30.0
 """How long a host that was told to end tries to write down its last facts."""
+LOG_LINE: Final = "%(asctime)s %(levelname)s %(message)s"
 STOPPED = "stopped"
 """Why a session ended that a person stopped; `Session.stopped` reads it."""
 ARGUMENTS = re.compile(r"(?P<session>[a-z0-9][a-z0-9-]{0,63})(?: --since (?P<since>[0-9]{1,18}))?")
@@ -120,7 +123,7 @@ class Host:
             generation=generation,
             resume=resume,
             prompt=prompt,
-            remembers=book.last_prompt if resume else "",
+            remembers=book.last_prompt if resume and HIDDEN not in book.last_prompt else "",
             handshake_s=self._limits.handshake_s,
         )
 
@@ -228,7 +231,7 @@ def main(argv: Sequence[str]) -> int:
     whoever started this one.
     """
     os.umask(0o077)
-    logging.basicConfig(format="%(asctime)s %(levelname)s %(message)s")
+    logging.basicConfig(format=LOG_LINE)
     arguments = ARGUMENTS.fullmatch(" ".join(argv))
     if arguments is None:
         sys.stderr.write("a host needs the id of one session.\n")
@@ -238,6 +241,8 @@ def main(argv: Sequence[str]) -> int:
         sys.stderr.write(f"{SessionNotFoundError(session)}\n")
         return SessionNotFoundError.exit_code
     here.make()
+    for handler in logging.getLogger().handlers:
+        handler.setFormatter(HidingFormatter(LOG_LINE, Hiding(secrets_of(here, session))))
     lock = HostLock(here.host_lock(session))
     if not lock.take():
         return 0
