@@ -1,7 +1,6 @@
 """A live dashboard and runtime for many coding agents."""
 
-from typing import TYPE_CHECKING, Any
-
+TYPE_CHECKING = False  # `typing` would be a third of what a small process of ours loads
 if TYPE_CHECKING:
     from kasmon.errors import InteractiveOnlyError
     from kasmon.execution import ExecutionSession, LaunchSpec, Poll
@@ -17,7 +16,7 @@ _HOMES = {
 }
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> object:
     """What is public is imported when it is asked for: `kasmon ls` asks for none of it."""
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -43,6 +43,8 @@ from kasmon.supervisor.look import look_once
 
 CALL_S: Final = 10.0
 """How long a call may take, in seconds."""
+ENTER_S: Final = 0.15
+"""How long after keys Enter is typed, in seconds. Some agents take an earlier one for a part of a paste."""
 INTERRUPT: Final = "\x03"
 """Keys that interrupt a structured session's turn instead of being text."""
 WHOLE: Final = ("", "-")
@@ -101,6 +103,8 @@ class ExecutionSession:
         self._places = where or places()
         self._config = config
         self._typed = ""
+        self._keyed_at = float("-inf")
+        """tmux: when keys were typed last, on the loop's clock."""
         self._hash = ""
         self._content = ""
         self._attached: asyncio.subprocess.Process | None = None
@@ -260,13 +264,16 @@ class ExecutionSession:
             self._typed += keys
 
     async def tap_enter(self) -> None:
-        """tmux: type Enter. sdk: give the agent what was typed so far as one prompt; where that fails it is kept.
+        """tmux: type Enter, so long after the keys that no program takes it for a part of a paste.
+
+        sdk: give the agent what was typed so far as one prompt; where that fails it is kept.
 
         Raises:
             KasmonError: if the agent does not take it.
         """
         session = await self._now()
         if session.mode is Mode.TMUX:
+            await asyncio.sleep(self._keyed_at + ENTER_S - asyncio.get_running_loop().time())
             await self._type(session, "\r")
             return
         text, self._typed = self._typed, ""
@@ -424,6 +431,7 @@ class ExecutionSession:
             raise SessionEndedError(session.name)
         async with self._host(session) as host:
             host.tell(Keys(session=session.id, data=keys.encode("utf-8", "surrogateescape")))
+        self._keyed_at = asyncio.get_running_loop().time()
 
     @contextlib.asynccontextmanager
     async def _host(self, session: Session) -> AsyncIterator[HostLink]:

@@ -27,6 +27,9 @@ SCRIPTED: Final = "scripted"
 NATIVE: Final = frozenset({"claude", "codex"})
 """Programs with a protocol of their own, each with a backend of that name."""
 MODEL_FLAG: Final = dict.fromkeys(("claude", "codex", "opencode", "gemini"), "--model")
+ALONE: Final = {"codex": ("-c", "features.daemon_auto_start=false")}
+"""What keeps a program in its terminal from starting a daemon that outlives it and serves every session with the first
+one's variables (codex 0.169)."""
 BYPASSING: Final = (
     ("--dangerously-skip-permissions",),
     ("--dangerously-bypass-approvals-and-sandbox",),
@@ -105,7 +108,7 @@ def resolve(
     if backend == "acp":
         command += _split(profile.acp, f"agents.{agent}.acp")
     elif backend == "tmux":
-        command += _model(profile, program, agent)
+        command += _model(profile, program, agent) + ALONE.get(program, ())
     return Resolved(
         agent=agent,
         mode=Mode.TMUX if backend == "tmux" else Mode.SDK,

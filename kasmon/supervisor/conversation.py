@@ -5,6 +5,7 @@ so each answer is checked against the process it is about, and no answer is made
 """
 
 import contextlib
+import os
 import re
 from collections.abc import Sequence
 from pathlib import Path
@@ -15,7 +16,12 @@ import msgspec
 UUID: Final = r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"
 ROLLOUT: Final = re.compile(rf"rollout-.*-({UUID})\.jsonl")
 """The file that codex has open while a conversation goes on."""
+ALONE: Final = ("-c", "features.daemon_auto_start=false")
+"""For codex: its terminal keeps its conversations to itself. Else the first one starts a server for all of them, which
+outlives it, has its variables, and holds its conversation, so that nobody else can go on with it."""
 AFTER_FLAGS: Final = {"claude": "--resume", "opencode": "--session", "gemini": "--resume"}
+TELLING: Final = frozenset({"claude", "codex"})
+"""Programs whose processes tell their conversation to whoever looks."""
 BUSY: Final = frozenset({"busy", "waiting"})
 """What claude's registry says of a turn that runs, or waits for a person."""
 
@@ -31,18 +37,24 @@ class Conversation(NamedTuple):
 def resuming(program: str, argv: Sequence[str], conversation: str) -> tuple[str, ...] | None:
     """*argv*, a program and its flags, with what makes it go on with *conversation*; None if it is not known how."""
     if program == "codex":
-        return (argv[0], "resume", conversation, *argv[1:])
+        alone = () if ALONE[1] in argv else ALONE
+        return (argv[0], "resume", conversation, *alone, *argv[1:])
     if program in AFTER_FLAGS:
         return (*argv, AFTER_FLAGS[program], conversation)
     return None
 
 
 def conversation_of(program: str, pid: int) -> Conversation | None:
-    """The conversation that the agent *program* has in process *pid*; None if it does not say. Blocks."""
+    """The conversation that the agent *program* has in process *pid*; None if it does not say. Blocks.
+
+    Processes below it that have left its session are servers of others, too, and count for nothing.
+    """
     import psutil  # only here: a command line that moves nothing does without
 
     with contextlib.suppress(psutil.Error, OSError):
-        family = [psutil.Process(pid), *psutil.Process(pid).children(recursive=True)]
+        agent, its_session = psutil.Process(pid), os.getsid(pid)
+        below = agent.children(recursive=True)
+        family = [agent, *(process for process in below if os.getsid(process.pid) == its_session)]
         if program == "claude":
             found = [_registered(process.pid, process.environ()) for process in family]
         elif program == "codex":
@@ -67,5 +79,5 @@ def _registered(pid: int, environment: dict[str, str]) -> Conversation | None:
 
 
 def _rolled_out(paths: Sequence[str]) -> Conversation | None:
-    found = [match[1] for path in paths if (match := ROLLOUT.fullmatch(Path(path).name))]
-    return Conversation(found[-1], None) if found else None
+    found = {match[1] for path in paths if (match := ROLLOUT.fullmatch(Path(path).name))}
+    return Conversation(found.pop(), None) if len(found) == 1 else None

@@ -13,6 +13,7 @@ import msgspec
 
 from kasmon.config import Config, Resolved, resolve
 from kasmon.errors import SessionEndedError, SessionNotFoundError, UnableError, UnavailableError, UsageError
+from kasmon.host.hiding import Hiding
 from kasmon.model.command import Launch, Mode
 from kasmon.model.event import SessionCreated
 from kasmon.model.permission import SessionId
@@ -125,7 +126,8 @@ def _furnish(places: Places, launch: Launch, own: Mapping[str, str]) -> None:
     try:
         write_private(places.environment(launch.session), encoded(own))
         write_private(places.launch(launch.session), msgspec.json.encode(launch))
-        announce(places, SessionCreated(at=launch.created_at, launch=launch, machine=socket.gethostname()))
+        told = Hiding(own.values()).fact(launch)
+        announce(places, SessionCreated(at=launch.created_at, launch=told, machine=socket.gethostname()))
     except BaseException:
         shutil.rmtree(places.folder(launch.session), ignore_errors=True)
         raise

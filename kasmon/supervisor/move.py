@@ -1,11 +1,12 @@
 """A session goes on in the other mode: ended here, and the same conversation resumed there, by the agent's own means.
 
 Nothing is ended before it is known that the other side can be started, and a turn that runs is never cut off. Where the
-other side does not start all the same, the session goes back to where it was.
+other side does not start all the same, or has another conversation, the session goes back to where it was.
 """
 
 import asyncio
 import contextlib
+import time
 from pathlib import Path
 from typing import Final
 
@@ -15,14 +16,21 @@ from kasmon.config import Config, Resolved, resolve
 from kasmon.errors import KasmonError, LaunchError, RefusedError, SessionBusyError, SessionEndedError, UnableError
 from kasmon.host.book import wanted as launch_of
 from kasmon.model.command import Launch, Mode
+from kasmon.model.event import SessionEnded, SessionStarted
 from kasmon.model.session import Session
 from kasmon.model.state import ALIVE, SessionState
 from kasmon.paths import Places, write_private
 from kasmon.supervisor.begin import begin
-from kasmon.supervisor.conversation import conversation_of, resuming
+from kasmon.supervisor.conversation import TELLING, conversation_of, resuming
+from kasmon.supervisor.facts import Facts
+from kasmon.supervisor.look import look_once
 from kasmon.supervisor.verb import stop
 
 IN_A_TURN: Final = frozenset({SessionState.WORKING, SessionState.ASKING, SessionState.LIMITED, SessionState.STARTING})
+SETTLE_S: Final = 15.0
+"""How long an agent in a terminal may take to tell its conversation, in seconds; one that stays silent is kept."""
+HOLD_S: Final = 2.0
+"""How long one that never tells it has to run to count as started, in seconds."""
 
 
 async def move(places: Places, config: Config, session: Session, to: Mode) -> Launch:
@@ -32,7 +40,8 @@ async def move(places: Places, config: Config, session: Session, to: Mode) -> La
         RefusedError: if it runs there already, or prompts wait.
         SessionBusyError: if a turn runs, or nobody can tell that none does.
         UnableError: if its program cannot go on there, or does not tell which conversation it has.
-        LaunchError: if it could not be started there; it runs where it was, or the message says otherwise.
+        LaunchError: if it did not start there, or not with this conversation; it runs where it was, or the message says
+            otherwise.
     """
     if to is session.mode:
         raise RefusedError(f"session {session.name!r} runs in mode {to.value!r} already.")
@@ -53,19 +62,61 @@ async def move(places: Places, config: Config, session: Session, to: Mode) -> La
     try:
         await _go_on(places, after)
     except KasmonError as error:
-        with contextlib.suppress(KasmonError):
+        told = f"session {session.name!r} did not start in mode {to.value!r}"
+        try:
+            await _end(places, after)
             await _go_on(places, msgspec.structs.replace(back, generation=after.generation + 1))
+        except KasmonError as other:
             raise LaunchError(
-                f"session {session.name!r} did not start in mode {to.value!r}, so it goes on where it was: "
-                f"{error.message}"
+                f"{told}: {error.message} Nor did it where it was: {other.message}", hint=error.hint or other.hint
             ) from error
-        raise
+        raise LaunchError(f"{told}, so it goes on where it was: {error.message}", hint=error.hint) from error
     return after
 
 
 async def _go_on(places: Places, launch: Launch) -> None:
+    """Start the agent of *launch*, and see that it goes on with its conversation.
+
+    Raises:
+        KasmonError: as `begin`; LaunchError if it ended at once, or has another conversation.
+    """
+    facts = await asyncio.to_thread(Facts, places, launch.session)
     await asyncio.to_thread(write_private, places.launch(launch.session), msgspec.json.encode(launch))
     await begin(places, launch, again=True)
+    if launch.mode is Mode.TMUX:  # a structured agent was asked by its backend
+        await _settle(launch, facts)
+
+
+async def _settle(launch: Launch, facts: Facts) -> None:
+    """Return once the agent of *launch* in its terminal tells that it has its conversation.
+
+    Raises:
+        LaunchError: if it ends, or has another one.
+    """
+    program = Path(launch.argv[0]).name
+    deadline = time.monotonic() + (SETTLE_S if program in TELLING else HOLD_S)
+    pid: int | None = None
+    while time.monotonic() < deadline:
+        for event in await asyncio.to_thread(facts.more):
+            if isinstance(event, SessionStarted):
+                pid = event.pid
+            elif isinstance(event, SessionEnded):
+                how = event.signal or f"exit code {event.exit_code}"
+                raise LaunchError(f"{program!r} ended at once ({event.why or how}).", hint="Its last screen says why.")
+        told = await asyncio.to_thread(conversation_of, program, pid) if pid else None
+        if told is not None and told.id != launch.resume:
+            raise LaunchError(f"{program!r} opened the conversation {told.id!r} and not {launch.resume!r}.")
+        if told is not None:
+            return
+        await asyncio.sleep(0.05)
+
+
+async def _end(places: Places, launch: Launch) -> None:
+    """End the agent of *launch* if it runs."""
+    now = (await asyncio.to_thread(look_once, places)).get(launch.session)
+    if now is not None and now.state in ALIVE:
+        with contextlib.suppress(SessionEndedError):
+            await stop(places, now)
 
 
 def _conversation(session: Session, program: str) -> str:

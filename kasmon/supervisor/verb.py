@@ -24,7 +24,7 @@ from kasmon.errors import (
 from kasmon.host.book import wanted as launch_of
 from kasmon.host.client import HostLink, link
 from kasmon.host.wire import Do, Done, Forget, Look, Numbered, PaneSeen, Rename
-from kasmon.model.command import Answer, Interrupt, Mode, Prompt, Receipt, Stop, When, Wish
+from kasmon.model.command import Answer, Configure, Interrupt, Mode, Prompt, Receipt, Requeue, Stop, When, Wish
 from kasmon.model.event import SessionEnded, SessionForgotten, SessionRenamed
 from kasmon.model.permission import SessionId
 from kasmon.model.session import Session
@@ -43,12 +43,14 @@ __all__ = [
     "NewSession",
     "answer",
     "attach_argv",
+    "configure",
     "create",
     "forget",
     "interrupt",
     "pane",
     "read",
     "rename",
+    "requeue",
     "restart",
     "send",
     "stop",
@@ -85,6 +87,31 @@ async def send(places: Places, session: Session, text: str, when: When = "now") 
     if receipt is None:
         raise HostUnreachableError(session.name, "it did not say what became of the prompt")
     return receipt
+
+
+async def requeue(places: Places, session: Session, wish: Requeue) -> Receipt:
+    """Change, move or take back a prompt that waits, and return its receipt.
+
+    Raises:
+        NotFoundError: if there is no such prompt.
+        RefusedError: if it waits no more.
+        UsageError: if it would be empty.
+        SessionEndedError, HostUnreachableError: if nobody is there to take it.
+    """
+    receipt = (await _do(places, session, wish)).receipt
+    if receipt is None:
+        raise HostUnreachableError(session.name, "it did not say what became of the prompt")
+    return receipt
+
+
+async def configure(places: Places, session: Session, wish: Configure) -> None:
+    """Change how the agent goes on from now.
+
+    Raises:
+        UnableError: if this kind of agent cannot change that while it runs.
+        SessionEndedError, HostUnreachableError: if nobody is there to take it.
+    """
+    await _do(places, session, wish)
 
 
 async def interrupt(places: Places, session: Session) -> None:
@@ -214,7 +241,7 @@ async def attach_argv(places: Places, session: Session) -> list[str]:
     return list((await pane(places, session)).attach)
 
 
-async def _do(places: Places, session: Session, wish: Wish) -> Done:
+async def _do(places: Places, session: Session, wish: Wish | Requeue) -> Done:
     """Have the session's host carry out *wish*."""
     if session.state is SessionState.ENDED:
         raise SessionEndedError(session.name)

@@ -10,22 +10,22 @@ from typing import Any
 
 import pytest
 
-from kasmon.supervisor.conversation import Conversation, conversation_of, resuming
-from tests.waiting import until
+from kasmon.supervisor.conversation import ALONE, Conversation, conversation_of, resuming
 
 TALK = "0a1b2c3d-1111-4222-8333-0123456789ab"
 OTHER = "ffffffff-1111-4222-8333-0123456789ab"
 
 
 @contextmanager
-def process(home: Path, holds: Path | None = None, child: bool = False) -> Iterator[int]:
-    """An agent whose home is *home*, with the file *holds* open, or a child that has it open."""
-    code = "import subprocess, sys\nfile = open(sys.argv[1]) if sys.argv[1] else None\nprint('up', flush=True)\ninput()"
+def process(home: Path, *holds: Path, child: bool = False, apart: bool = False) -> Iterator[int]:
+    """An agent whose home is *home*, with the files *holds* open, or a child, in a session *apart*, that has."""
+    code = "import sys\nfiles = [open(path) for path in sys.argv[1:]]\nprint('up', flush=True)\ninput()"
+    argv = [sys.executable, "-c", code, *map(str, holds)]
     if child:
-        code = "import subprocess, sys\nsubprocess.run([sys.executable, '-c', sys.argv[2], sys.argv[1]])"
-    inner = "import sys\nfile = open(sys.argv[1])\nprint('up', flush=True)\ninput()"
+        run = "import subprocess, sys\nsubprocess.run(sys.argv[2:], start_new_session=sys.argv[1] == 'True')"
+        argv = [sys.executable, "-c", run, str(apart), *argv]
     running = subprocess.Popen(
-        [sys.executable, "-c", code, str(holds or ""), inner],
+        argv,
         env={"HOME": str(home)},
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
@@ -80,8 +80,23 @@ def test_codex_has_its_conversations_file_open(tmp_path: Path, child: bool) -> N
     rollout = tmp_path / f"rollout-2026-11-22T01-02-03-{TALK}.jsonl"
     rollout.write_text("{}\n")
     (tmp_path / f"rollout-2026-11-22T01-02-03-{OTHER}.jsonl").write_text("{}\n")
-    with process(tmp_path, rollout, child) as pid:
-        assert Conversation(TALK, None) == until(lambda: conversation_of("codex", pid))
+    with process(tmp_path, rollout, child=child) as pid:
+        assert Conversation(TALK, None) == conversation_of("codex", pid)
+
+
+def test_which_of_two_conversations_it_is_in_is_not_guessed(tmp_path: Path) -> None:
+    rollouts = [tmp_path / f"rollout-2026-11-22T01-02-03-{talk}.jsonl" for talk in (TALK, OTHER)]
+    for rollout in rollouts:
+        rollout.write_text("{}\n")
+    with process(tmp_path, *rollouts) as pid:
+        assert conversation_of("codex", pid) is None
+
+
+def test_a_server_that_it_started_may_have_the_conversation_of_another(tmp_path: Path) -> None:
+    rollout = tmp_path / f"rollout-2026-11-22T01-02-03-{TALK}.jsonl"
+    rollout.write_text("{}\n")
+    with process(tmp_path, rollout, child=True, apart=True) as pid:
+        assert conversation_of("codex", pid) is None
 
 
 @pytest.mark.parametrize("program", ["claude", "codex", "opencode", "gemini", "vim"])
@@ -101,7 +116,7 @@ def test_a_process_that_is_gone_has_none(tmp_path: Path) -> None:
     ("program", "argv"),
     [
         ("claude", ("claude", "--model", "opus", "--resume", TALK)),
-        ("codex", ("codex", "resume", TALK, "--model", "opus")),
+        ("codex", ("codex", "resume", TALK, *ALONE, "--model", "opus")),
         ("opencode", ("opencode", "--model", "opus", "--session", TALK)),
         ("gemini", ("gemini", "--model", "opus", "--resume", TALK)),
     ],

@@ -1,16 +1,19 @@
 """A session moves only where nothing is lost by it; where it cannot, it stays as it is and says why."""
 
 import asyncio
+import sys
 from collections.abc import Iterator
 
 import pytest
 
 from kasmon.config import Config, parse
-from kasmon.errors import KasmonError, RefusedError, SessionBusyError, UnableError
+from kasmon.errors import KasmonError, LaunchError, RefusedError, SessionBusyError, UnableError
 from kasmon.model.command import Mode, ReceiptState
 from kasmon.model.permission import SessionId
 from kasmon.model.state import SessionState
+from kasmon.supervisor.conversation import Conversation, conversation_of
 from kasmon.supervisor.move import move
+from kasmon.supervisor.verb import NewSession, create
 from tests.safety.dash import Home
 from tests.waiting import until
 
@@ -88,3 +91,46 @@ def test_a_program_without_a_protocol_stays(home: Home) -> None:
         moved(home, session, Mode.SDK, parse('[agents.cat]\nprogram = "cat"'))
 
     assert home.session(session).exists
+
+
+TALK, OTHER = (f"{digit * 8}-1111-4222-8333-0123456789ab" for digit in "0f")
+CODEX = """\
+#!{python}
+import sys
+if "app-server" in sys.argv:
+    sys.exit("there is none here")
+file = open("{folder}/rollout-2026-11-22T01-02-03-%s.jsonl" % ("{resumed}" if "resume" in sys.argv else "{begun}"))
+sys.stdout.write("\\033]7501;state=idle:app=codex\\033\\\\")
+sys.stdout.flush()
+sys.stdin.read()
+"""
+
+
+def codex(home: Home, resumed: str) -> tuple[Config, SessionId]:
+    """A terminal with a `codex` that has no protocol; told to go on, it opens the conversation *resumed*."""
+    for talk in (TALK, OTHER):
+        (home.path / f"rollout-2026-11-22T01-02-03-{talk}.jsonl").write_text("{}\n")
+    program = home.path / "codex"
+    program.write_text(CODEX.format(python=sys.executable, folder=home.path, begun=TALK, resumed=resumed))
+    program.chmod(0o700)
+    config = parse(f'[agents.codex]\nprogram = "{program}"')
+    wanted = NewSession(name="worker", agent="codex", mode=Mode.TMUX, workdir="/")
+    session = asyncio.run(create(home.places, config, wanted))
+    until(lambda: home.session(session).state is SessionState.IDLE)
+    return config, session
+
+
+def test_what_does_not_start_there_goes_on_where_it_was(home: Home) -> None:
+    config, session = codex(home, TALK)
+    with pytest.raises(LaunchError, match=r"goes on where it was: .*there is none here"):
+        moved(home, session, Mode.SDK, config)
+
+    now = home.session(session)
+    assert (True, Mode.TMUX, 3) == (now.exists, now.mode, now.generation)
+    assert Conversation(TALK, None) == conversation_of("codex", now.pid or 0)
+
+
+def test_a_terminal_that_opens_another_conversation_has_not_gone_on(home: Home) -> None:
+    config, session = codex(home, OTHER)
+    with pytest.raises(LaunchError, match=f"Nor did it where it was: .*{OTHER}"):
+        moved(home, session, Mode.SDK, config)
