@@ -2,9 +2,11 @@
 
 import statistics
 from collections.abc import Sequence
-from typing import Literal
+from typing import Final, Literal
 
 import msgspec
+
+VERDICTS: Final = {True: "met", False: "NOT MET", None: ""}
 
 
 class Figure(msgspec.Struct, frozen=True, kw_only=True):
@@ -13,8 +15,8 @@ class Figure(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     value: float
     unit: Literal["ms", "% of a core", "MB", "x"]
-    target: float
-    """What we want `judged` to be at most."""
+    target: float | None = None
+    """What we want `judged` to be at most; None where it is only told."""
     judged: float
     """`value`, or its ratio to `limit`; the README says which."""
     limit: float | None = None
@@ -24,12 +26,13 @@ class Figure(msgspec.Struct, frozen=True, kw_only=True):
     note: str = ""
 
     @property
-    def met(self) -> bool:
-        return self.judged <= self.target
+    def met(self) -> bool | None:
+        """Whether the target is met; None where there is none."""
+        return None if self.target is None else self.judged <= self.target
 
 
 def ratio(
-    name: str, values: Sequence[float], limits: Sequence[float], limit_name: str, target: float, note: str = ""
+    name: str, values: Sequence[float], limits: Sequence[float], limit_name: str, target: float | None, note: str = ""
 ) -> Figure:
     """The median of *values*, in ms, as a multiple of the median of *limits*."""
     value, limit = statistics.median(values), statistics.median(limits)
@@ -58,8 +61,8 @@ def table(figures: Sequence[Figure]) -> str:
     for f in figures:
         limit = f"{f.limit:.1f} {f.unit} {f.limit_name}" if f.limit is not None else ""
         judged = f"{f.judged:.2f}x" if f.limit is not None else f"{f.judged:.1f} {f.unit}"
-        target = f"<= {f.target:g}x" if f.limit is not None else f"<= {f.target:g} {f.unit}"
-        rows.append((f.name, f"{f.value:.1f} {f.unit}", limit, judged, target, "met" if f.met else "NOT MET"))
+        target = "" if f.target is None else f"<= {f.target:g}{'x' if f.limit is not None else f' {f.unit}'}"
+        rows.append((f.name, f"{f.value:.1f} {f.unit}", limit, judged, target, VERDICTS[f.met]))
     widths = [max(len(row[column]) for row in rows) for column in range(6)]
     lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
     notes = [f"{f.name}: {f.note}" for f in figures if f.note]

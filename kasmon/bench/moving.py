@@ -59,11 +59,17 @@ class MovingWorld:
     async def wish(self, wanted: Wanted, /) -> str:
         return ""
 
+    async def files(self, session: SessionId, /) -> Sequence[str]:
+        return ()
+
     async def offers(self) -> Sequence[Offer]:
         return ()
 
     async def secrets(self, session: SessionId, /) -> Sequence[str]:
         return ()
+
+    async def project(self, session: SessionId, /) -> str:
+        return ""
 
     async def attach_argv(self, session: SessionId, /) -> Sequence[str]:
         return ("true",)

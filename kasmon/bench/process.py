@@ -22,6 +22,11 @@ def memory_mb(pid: int) -> float:
     return sum(_held(process) for process in family([pid])) / 1e6
 
 
+def held_mb(pid: int) -> float:
+    """What the process *pid* holds by itself, its children left out, in MB."""
+    return _held(psutil.Process(pid)) / 1e6
+
+
 def family(pids: Sequence[int]) -> list[psutil.Process]:
     """The processes *pids* and all below them, each once."""
     found: dict[int, psutil.Process] = {}

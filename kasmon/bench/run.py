@@ -3,15 +3,15 @@
 import os
 import platform
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
 import msgspec
 import psutil
 
-from kasmon.bench import flood, focus, load, rows, startup
+from kasmon.bench import asking, flood, focus, hosts, load, long, rows, startup, talk
 from kasmon.bench.figure import Figure, table
-from kasmon.errors import UsageError
+from kasmon.errors import KasmonError, UsageError
 
 Scene = Callable[[], Figure | list[Figure]]
 
@@ -27,11 +27,17 @@ def scenes(rounds: int, seconds: float) -> dict[str, Scene]:
         "busy": partial(load.busy, seconds),
         "rows": partial(rows.changing, seconds),
         "flood": partial(flood.stall, seconds),
+        "talk": partial(talk.event_to_screen, seconds),
+        "last-page": partial(long.last_page, rounds),
+        "dialog": partial(asking.event_to_dialog, 4 * rounds),
+        **{f"host-{agent}": partial(hosts.host, agent, 3) for agent in ("scripted", *hosts.REAL)},
     }
 
 
 def main(names: Sequence[str] = (), *, rounds: int = 9, seconds: float = 10.0, json: bool = False) -> int:
     """Measure *names* (all where there are none), print a table or one JSON object; 0 also where a target is missed.
+
+    What cannot be measured here (an agent is not installed, say) is left out, and the output says why.
 
     Raises:
         UsageError: if a name is none of ours.
@@ -40,19 +46,26 @@ def main(names: Sequence[str] = (), *, rounds: int = 9, seconds: float = 10.0, j
     if unknown := [name for name in names if name not in known]:
         raise UsageError(f"there is nothing called {unknown[0]!r} to measure.", hint=f"There is: {', '.join(known)}.")
     figures: list[Figure] = []
+    left_out: dict[str, str] = {}
     for name in names or known:
         print(f"measuring {name} ...", file=sys.stderr, flush=True)
         try:
             found = known[name]()
-        except (TimeoutError, OSError) as error:
-            print(f"kasmon bench: {name} could not be measured: {error}", file=sys.stderr)
+        except (KasmonError, TimeoutError, OSError) as error:
+            left_out[name] = error.message if isinstance(error, KasmonError) else str(error)
             continue
         figures += found if isinstance(found, list) else [found]
     if json:
-        print(msgspec.json.encode({"schema": 1, "machine": machine(), "figures": figures}).decode())
+        found_here = {"schema": 1, "machine": machine(), "figures": figures, "left_out": left_out}
+        print(msgspec.json.encode(found_here).decode())
     else:
-        print(f"{machine()}\n\n{table(figures)}")
+        print("\n".join([machine(), "", table(figures), *_left_out(left_out)]))
     return 0
+
+
+def _left_out(left_out: Mapping[str, str]) -> list[str]:
+    """Lines that say what was not measured, and why."""
+    return ["", *(f"{name} was left out: {why}" for name, why in left_out.items())] if left_out else []
 
 
 def machine() -> str:

@@ -10,7 +10,11 @@ from kasmon.bench.figure import Figure, ratio
 from kasmon.bench.process import memory_mb
 from kasmon.bench.stage import scratch, standing
 from kasmon.bench.terminal import Terminal, environment
+from kasmon.paths import Places
+from kasmon.store.fleet import FleetFold
+from kasmon.store.index import remember
 
+WARM_S = 30.0
 KASMON = [sys.executable, "-P", "-m", "kasmon"]
 BARE_PYTHON = [sys.executable, "-P", "-c", "print('ready')"]
 BARE_TEXTUAL = [
@@ -31,8 +35,8 @@ def first_frame(rounds: int) -> Figure:
         own = environment(where.environment_variables())
         values, limits = [], []
         for _ in range(rounds):
-            limits.append(_until(BARE_TEXTUAL, own, b"bare-and-ready"))
-            values.append(_until(KASMON, own, b"session-0019"))
+            limits.append(until_shown(BARE_TEXTUAL, own, b"bare-and-ready"))
+            values.append(until_shown(KASMON, own, b"session-0019"))
         return ratio("first frame, live list of 20", values, limits, "bare Textual", 1.5)
 
 
@@ -40,7 +44,7 @@ def ls(rounds: int, rows: int = 200) -> Figure:
     """`kasmon ls` of 200 live sessions, its index warm as a dashboard leaves it, against bare Python."""
     with scratch() as where, standing(where, rows):
         own = environment(where.environment_variables())
-        _warm(own)
+        warm(where, own)
         values, limits = [], []
         for _ in range(rounds):
             limits.append(_run(BARE_PYTHON, own))
@@ -70,15 +74,25 @@ def memory(rounds: int) -> Figure:
     )
 
 
-def _warm(own: dict[str, str]) -> None:
-    """Let a dashboard write the index once."""
+def warm(where: Places, own: dict[str, str]) -> None:
+    """Let a dashboard write the index once: it does so after a few seconds.
+
+    Raises:
+        TimeoutError: if it did not.
+    """
     terminal = Terminal(KASMON, own)
-    terminal.until(b"session-00")
-    terminal.drain(1.5, 4.0)
-    terminal.close()
+    deadline = time.monotonic() + WARM_S
+    try:
+        while not remember(where.index, FleetFold(where)):
+            if time.monotonic() > deadline:
+                raise TimeoutError(f"the dashboard wrote no index within {WARM_S:g} s.")
+            terminal.read(0.05)
+    finally:
+        terminal.close()
 
 
-def _until(argv: Sequence[str], own: dict[str, str], text: bytes) -> float:
+def until_shown(argv: Sequence[str], own: dict[str, str], text: bytes) -> float:
+    """From the start of *argv* to *text* on its terminal, in ms."""
     terminal = Terminal(argv, own, columns=160, rows=50)
     try:
         return 1000 * (terminal.until(text) - terminal.started_at)

@@ -1,0 +1,152 @@
+"""What `kasmon bench` promises: each measurement runs alone, ends by itself, and tells of what it cannot measure here.
+
+The counts are small and the figures are not judged: how fast this machine is, is no property of kasmon.
+"""
+
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+
+from kasmon.bench import asking, hosts, long, offline, run, talk
+from kasmon.bench.figure import Figure, table
+from kasmon.bench.stage import scratch, standing
+from kasmon.bench.startup import warm
+from kasmon.bench.terminal import environment
+from kasmon.errors import AgentNotFoundError, UsageError
+from kasmon.paths import places
+from kasmon.store.fleet import FleetFold
+from kasmon.store.index import remember
+
+KNOWN = {"talk", "last-page", "dialog", "host-scripted", "host-claude", "host-codex", "host-opencode", "host-gemini"}
+
+
+@pytest.fixture(autouse=True)
+def _leaves_nothing() -> Iterator[None]:
+    """Whatever is measured, no process and no folder of it is left."""
+    yield
+    assert [] == list(places().demos.glob("*.json"))
+    assert [] == [process for process in psutil.Process().children(recursive=True) if process.is_running()]
+
+
+@pytest.fixture
+def no_agents(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """A machine on which no agent is installed."""
+    monkeypatch.delenv(offline.BIN_DIR, raising=False)
+    monkeypatch.setattr(offline, "CHECKOUT", tmp_path)
+    monkeypatch.setenv("PATH", str(tmp_path))
+
+
+def test_what_issue_3_asks_for_can_be_measured_by_name() -> None:
+    assert run.scenes(1, 1.0).keys() >= KNOWN
+    with pytest.raises(UsageError, match="luck"):
+        run.main(["luck"])
+
+
+def test_a_host_is_weighed_beside_bare_python(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(hosts, "REST_S", 0.1)
+    assert 0 == run.main(["host-scripted"], rounds=1, json=True)
+
+    told = json.loads(capsys.readouterr().out)
+    start, memory = told["figures"]
+    assert {} == told["left_out"]
+    assert ("ms", "MB", None, None) == (start["unit"], memory["unit"], start["target"], memory["target"])
+    assert 0 < start["limit"] < start["value"]
+    assert 0 < memory["limit"] < memory["value"]
+
+
+@pytest.mark.usefixtures("no_agents")
+def test_an_agent_that_is_not_installed_is_left_out_with_the_reason(capsys: pytest.CaptureFixture[str]) -> None:
+    assert 0 == run.main(["host-claude"])
+    assert "host-claude was left out: cannot start 'claude': 'claude' is not on PATH." in capsys.readouterr().out
+
+    assert 0 == run.main(["host-gemini"], json=True)
+    assert "'gemini' is not on PATH" in json.loads(capsys.readouterr().out)["left_out"]["host-gemini"]
+
+
+def _program(folder: Path) -> Path:
+    folder.mkdir()
+    (folder / "claude").write_text("#!/bin/sh\n")
+    (folder / "claude").chmod(0o755)
+    return folder
+
+
+def test_an_agent_is_looked_for_in_the_named_folder_then_in_the_checkout_then_on_path(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    named, checkout, path = (_program(tmp_path / name) for name in ("named", "checkout", "path"))
+    monkeypatch.setattr(offline, "CHECKOUT", checkout)
+    variables = {offline.BIN_DIR: str(named), "PATH": str(path)}
+
+    assert named / "claude" == offline.program("claude", variables)
+    assert checkout / "claude" == offline.program("claude", variables | {offline.BIN_DIR: ""})
+    monkeypatch.setattr(offline, "CHECKOUT", tmp_path / "nowhere")
+    assert path / "claude" == offline.program("claude", {"PATH": str(path)})
+    with pytest.raises(AgentNotFoundError):
+        offline.program("claude", {"PATH": str(tmp_path / "nowhere")})
+
+
+@pytest.mark.parametrize("agent", hosts.REAL)
+def test_an_agent_that_is_measured_has_a_home_of_its_own_and_nobody_to_call(agent: str, tmp_path: Path) -> None:
+    around, own = offline.settled(agent, tmp_path)
+
+    folders = [Path(around[name]).resolve() for name in ("HOME", "TMPDIR", "XDG_DATA_HOME", "XDG_CACHE_HOME")]
+    assert all(folder.is_dir() and folder.is_relative_to(tmp_path.resolve()) for folder in folders)
+    assert not folders[0].is_relative_to(folders[1])
+    assert around["HTTPS_PROXY"].startswith("http://127.0.0.1:")
+    written = [path.read_text() for path in tmp_path.rglob("*") if path.is_file()]
+    urls = [word for text in (*own.values(), *written) for word in text.split('"') if "://" in word]
+    assert urls
+    assert [] == [url for url in urls if not url.startswith("http://127.0.0.1:")]
+
+
+def _talk() -> list[Figure]:
+    return talk.event_to_screen(1.5, sessions=2, rate_hz=20.0)
+
+
+def _last_page() -> list[Figure]:
+    return long.last_page(1, events=1000)
+
+
+def _dialog() -> list[Figure]:
+    return [asking.event_to_dialog(2, sessions=3)]
+
+
+@pytest.mark.parametrize("measure", [_talk, _last_page, _dialog], ids=["talk", "last page", "dialog"])
+def test_a_real_dashboard_shows_what_is_waited_for(measure: Callable[[], list[Figure]]) -> None:
+    figures = measure()
+
+    assert all(figure.value > 0 and figure.samples > 0 for figure in figures)
+    assert {"ms"} | {"% of a core"} >= {figure.unit for figure in figures}
+    assert figures[0].target in (50, 100, 300)
+
+
+def test_the_index_is_there_before_it_is_called_warm() -> None:
+    with scratch() as where, standing(where, 1) as ids:
+        warm(where, environment(where.environment_variables()))
+        fold = FleetFold(where)
+        assert remember(where.index, fold)
+        assert set(ids) == set(fold.sessions)
+
+
+def test_a_story_is_as_long_as_it_is_said_to_be(tmp_path: Path) -> None:
+    log = tmp_path / "events.jsonl"
+    log.touch()
+    long.lengthen(log, 1000)
+
+    lines = log.read_bytes().splitlines()
+    assert 1000 == len(lines)
+    assert long.LAST.encode() in lines[-1]
+
+
+def test_a_figure_without_a_target_is_told_and_not_judged() -> None:
+    told = Figure(name="weight", value=3.0, unit="MB", judged=1.5, limit=2.0, limit_name="bare")
+
+    assert told.met is None
+    line = table([told]).splitlines()[-1]
+    assert line.split() == ["weight", "3.0", "MB", "2.0", "MB", "bare", "1.50x"]
+    assert "NOT MET" in table([Figure(name="late", value=3.0, unit="ms", judged=3.0, target=2.0)])
