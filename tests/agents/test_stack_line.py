@@ -1,0 +1,86 @@
+"""A real agent from the command line: `new`, `read`, `inbox`, `answer`, `show`, `rules`, and what it can be told."""
+
+import pytest
+
+from kasmon.model.event import RequestAnswered
+from kasmon.model.state import SessionState
+from tests.agents.real import BACKENDS
+from tests.agents.stack import Stack, beside, gone, stacked
+
+pytestmark = pytest.mark.agents
+stub, stack = pytest.fixture(beside), pytest.fixture(stacked)
+BOTH = pytest.mark.parametrize("name", ["claude", "codex"])
+
+
+@pytest.mark.parametrize("name", BACKENDS)
+def test_a_session_from_its_beginning_to_its_end(stack: Stack) -> None:
+    stack.configure(*stack.agent.flags[1:])
+    session = stack.new("worker", "go %% say the answer is 42")
+    stack.turned(session)
+
+    assert "the answer is 42" in stack("read", "worker").out
+    shown = stack.json("show", "worker")["session"]
+    assert (BACKENDS[stack.agent.name], "sdk") == (shown["backend"], shown["mode"])
+    assert shown["resume_id"]
+    assert max(shown["tokens"].values()) > 0
+    assert stack.session(session).model
+    assert shown["pid"] == stack.agent_of(session).pid != shown["host"]["pid"]
+    family = [stack.agent_of(session), *stack.agent_of(session).children(recursive=True), stack.host_of(session)]
+
+    done = stack("stop", "worker")
+    assert 0 == done.code, done.err
+    gone(*family)
+    assert SessionState.ENDED is stack.session(session).state
+
+
+@BOTH
+def test_what_it_asks_is_answered_from_the_command_line(stack: Stack) -> None:
+    stack.configure(*stack.asking)
+    session = stack.new("worker", "go %% bash touch yes.txt %% say one")
+    work = stack.agent.workdir
+    request = stack.asked()
+    assert session == request["session"]
+    assert "touch yes.txt" in request["shown"]
+    assert not (work / "yes.txt").exists()
+    assert 0 == stack.answer(request, "allow").code
+    stack.turned(session)
+    assert (work / "yes.txt").exists()
+
+    stack("send", "worker", "go %% bash touch no.txt %% say two")
+    denied = stack.answer(stack.asked(session), "deny", "--reason", "not on a Sunday")
+    assert 0 == denied.code, denied.err
+    stack.turned(session, 1)
+    assert not (work / "no.txt").exists()
+    assert stack.agent.name == "codex" or "not on a Sunday" in stack.stub.turns[-1]["results"][-1]
+
+    stack("send", "worker", "go %% bash touch often.txt %% say three")
+    request = stack.asked(session)
+    assert "touch often.txt" in request["rule"]
+    assert 0 == stack.answer(request, "always").code
+    stack.turned(session, 2)
+    [rule] = stack.json("rules")["rules"]
+    (work / "often.txt").unlink()
+    stack.turn(session, "go %% bash touch often.txt %% say four")
+    assert (work / "often.txt").exists()
+
+    stack("send", "worker", "go %% bash touch never.txt %% say five")
+    assert 0 == stack.answer(stack.asked(session), "never").code
+    stack.turned(session, 4)
+    stack.turn(session, "go %% bash touch never.txt %% say six")
+    assert not (work / "never.txt").exists()
+
+    decided = [(fact.decision.value, fact.by) for fact in stack.facts(session, RequestAnswered)]
+    by = ["user", "user", "user", "policy", "user", "policy"]
+    assert list(zip(["allow", "deny", "always", "allow", "never", "deny"], by, strict=True)) == decided
+    assert rule["id"] == stack.facts(session, RequestAnswered)[3].rule
+
+
+@pytest.mark.parametrize("name", ["claude"])
+def test_an_edited_command_runs_as_the_person_wrote_it(stack: Stack) -> None:
+    session = stack.new("worker", "go %% bash touch its.txt %% say done")
+    request = stack.asked()
+    edited = stack.answer(request, "edit", "--input", '{"command": "touch mine.txt"}')
+    assert 0 == edited.code, edited.err
+    stack.turned(session)
+
+    assert ["mine.txt"] == [file.name for file in stack.agent.workdir.iterdir()]
