@@ -5,23 +5,24 @@ import json
 import sys
 import termios
 from collections.abc import Sequence
-from typing import Any, Final, Literal
+from typing import Any, Final
 
 from kasmon.clean import has_hidden, redact, visible
-from kasmon.commands.looking import known_values
+from kasmon.commands.looking import known_values, option_lines
 from kasmon.commands.objects import answer as answered
 from kasmon.commands.objects import request_object
 from kasmon.commands.output import say, say_block, tell
 from kasmon.errors import RefusedError, RequestClosedError, RequestNotFoundError, UnableError, UsageError
+from kasmon.host.policy import project_of
 from kasmon.model.command import Answer
 from kasmon.model.fleet import Fleet
 from kasmon.model.permission import AskKind, Decision, Request, RequestId
+from kasmon.model.rule import Scope
 from kasmon.model.session import Session
 from kasmon.paths import Places, places
 from kasmon.supervisor import verb
 from kasmon.supervisor.look import look_once
 
-Scope = Literal["session", "plan", "project"]
 STANDING: Final = frozenset({Decision.ALWAYS, Decision.NEVER})
 ALLOWING: Final = frozenset({Decision.ALLOW, Decision.ALWAYS, Decision.EDIT})
 
@@ -50,13 +51,17 @@ def answer(
     where = places()
     session, request = meant(look_once(where), wanted)
     _check(request, decision, labels)
+    if decision in STANDING and scope == "plan" and not session.plan:
+        raise UnableError(f"session {session.id!r} belongs to no plan.", hint="Use --scope session or --scope project.")
     if decision in STANDING and redact(request.shown, known_values(where, request.session))[1]:
         raise UnableError(
             f"request {request.id!r} holds secrets, so no rule is made of it.", hint="Answer it this once."
         )
     tool_input = _edited(edited) if decision is Decision.EDIT else None
     if not digest:
-        digest = ask(where, request, decision, tool_input, wants_json=wants_json)
+        reach = _reach(session, scope) if decision in STANDING else ""
+        seen = shown(where, request, decision, edited=tool_input, labels=labels, reach=reach)
+        digest = ask(request, decision, seen, wants_json=wants_json)
     given = Answer(
         request=request.id,
         digest=digest,
@@ -91,8 +96,8 @@ def meant(fleet: Fleet, wanted: str) -> tuple[Session, Request]:
     raise RequestNotFoundError(wanted)
 
 
-def ask(where: Places, request: Request, decision: Decision, edited: dict[str, Any] | None, *, wants_json: bool) -> str:
-    """Show *request* on the terminal, have the person type the decision, and return the digest of what was shown.
+def ask(request: Request, decision: Decision, seen: Sequence[str], *, wants_json: bool) -> str:
+    """Show *seen*, all of *request*, have the person type the decision, and return the digest of what was shown.
 
     Raises:
         RefusedError: if nobody can look, or the person typed something else.
@@ -102,9 +107,9 @@ def ask(where: Places, request: Request, decision: Decision, edited: dict[str, A
             f"request {request.id!r} was not answered: nobody could look at it here.",
             hint="Give the digest of what you decided on: `kasmon inbox --json` has it, --digest takes it.",
         )
-    for line in shown(where, request, decision, edited):
+    for line in seen:
         say_block(line)
-    hidden = has_hidden(request.shown)
+    hidden = any(map(has_hidden, (request.shown, request.why, *request.options, *request.option_notes)))
     word = request.tool if hidden and request.tool and decision in ALLOWING else decision.value
     why = "It holds hidden characters. " if hidden else ""
     # What was typed before the request stood here was not meant for it.
@@ -116,8 +121,25 @@ def ask(where: Places, request: Request, decision: Decision, edited: dict[str, A
     return request.digest
 
 
-def shown(where: Places, request: Request, decision: Decision, edited: dict[str, Any] | None) -> list[str]:
-    """The whole request as text: nothing invisible in it, secrets hidden."""
+def shown(
+    where: Places,
+    request: Request,
+    decision: Decision,
+    *,
+    edited: dict[str, Any] | None = None,
+    labels: Sequence[str] = (),
+    reach: str = "",
+) -> list[str]:
+    """The whole request as text, nothing invisible in it, secrets hidden; and what *decision* would do.
+
+    Args:
+        where: where the secrets of its session are known from.
+        request: what is asked.
+        decision: what the person is about to say.
+        edited: the input that it would go on with.
+        labels: what is chosen.
+        reach: whose requests a rule would cover.
+    """
     known = known_values(where, request.session)
     text, hidden = redact(request.shown or json.dumps(request.input, ensure_ascii=False, indent=2), known)
     lines = [f"{request.kind} {request.id}", visible(f"{request.tool} {request.title}".strip()), "", text, ""]
@@ -125,11 +147,7 @@ def shown(where: Places, request: Request, decision: Decision, edited: dict[str,
         lines.append(f"{hidden} secrets are hidden.")
     if request.why:
         lines += ["Its reason: " + redact(request.why, known)[0], ""]
-    for number, option in enumerate(request.options):
-        note = request.option_notes[number] if number < len(request.option_notes) else ""
-        lines.append(f"- {redact(option, known)[0]}" + (f": {redact(note, known)[0]}" if note else ""))
-    if request.free_text:
-        lines.append("- or your own words")
+    lines += option_lines(request, known)
     if edited is not None:
         lines += [
             "It would run with this instead:",
@@ -138,8 +156,22 @@ def shown(where: Places, request: Request, decision: Decision, edited: dict[str,
         ]
     if decision in STANDING:
         effect = "allowed" if decision is Decision.ALWAYS else "denied"
-        lines.append(f"From now on {effect}: {visible(request.rule)}")
+        lines.append(f"From now on {effect} in {reach}: {visible(request.rule)}")
+    if decision is Decision.CANCEL:
+        lines.append("It is denied, and the turn ends.")
+    lines += [f"Chosen: {visible(label)}" for label in labels]
     return lines
+
+
+def _reach(session: Session, scope: Scope) -> str:
+    """Whose requests a rule of *scope* would cover, in words."""
+    match scope:
+        case "session":
+            return "this session"
+        case "plan":
+            return f"plan {visible(session.plan or '')}"
+        case "project":
+            return f"project {visible(project_of(session.workdir))}"
 
 
 def _decision(said: str) -> Decision:

@@ -87,15 +87,36 @@ def inbox(*, wants_json: bool) -> None:
         return
     names = {session.id: session.name for session in fleet.sessions}
     for request in waiting:
-        text = redact(request.shown or request.title, known_values(where, request.session))[0].replace("\n", " ")
+        known = known_values(where, request.session)
+        text = redact(request.shown or request.title, known)[0].replace("\n", " ")
         set_aside = ", set aside" if request.later else ""
         say(
             f"{request.id}  {names[request.session]}  {request.kind}{set_aside}  {age(fleet.at - request.asked_at)}",
             f"    {clean_line(request.tool)} {text}".rstrip(),
+            *(f"    {line}" for line in (*option_lines(request, known), *reason_lines(request, known))),
             f"    {answer_hint(request)}",
         )
     if not waiting:
         say("Nothing waits for you.")
+
+
+def option_lines(request: Request, known: Collection[str]) -> list[str]:
+    """The answers to choose of a question, each with what it means; secrets hidden."""
+    lines: list[str] = []
+    for number, option in enumerate(request.options):
+        note = request.option_notes[number] if number < len(request.option_notes) else ""
+        lines.append(f"- {_row(option, known)}" + (f": {_row(note, known)}" if note else ""))
+    return [*lines, "- or your own words"] if request.free_text else lines
+
+
+def reason_lines(request: Request, known: Collection[str]) -> list[str]:
+    """Why the agent asks, by its own word, and what "always" and "never" would say."""
+    reason = [f"its reason: {_row(request.why, known)}"] if request.why else []
+    return [*reason, f"its rule: {_row(request.rule, known)}"] if request.rule else reason
+
+
+def _row(text: str, known: Collection[str]) -> str:
+    return redact(text, known)[0].replace("\n", "␤")
 
 
 def answer_hint(request: Request) -> str:

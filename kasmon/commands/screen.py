@@ -51,7 +51,7 @@ def demo(agents: int, seed: int, headless_s: float | None, svg: str | None) -> i
 def show(where: Places, *, last: bool = False) -> int:
     """Show the dashboard of *where* in a child of a guard that puts the terminal back however the child ends.
 
-    With *last* nothing is left to do afterwards, and this may never return.
+    With *last* nothing is left to do afterwards, and this may never return; otherwise the agents end with what follows.
     """
     from kasmon.tui.guard import run_guarded
 
@@ -59,6 +59,6 @@ def show(where: Places, *, last: bool = False) -> int:
         gc.disable()  # until the first frame: what is imported until then stays, and need not be looked through
         from kasmon.tui.run import run  # heavy: imported behind the fork, so that the guard stays small
 
-        return run(where)
+        return run(where, agents_go_on=last)
 
     return run_guarded(child, again=("-P", "-m", "kasmon"), variables=where.environment_variables(), asleep=last)

@@ -40,7 +40,7 @@ def test_a_rule_answers_the_next_session_of_the_project(kasmon: Line) -> None:
 
     assert [] == kasmon.json("inbox")["requests"]
     assert "always" not in kasmon("read", "second").out
-    assert "allowed once by policy" in kasmon("read", "second").out
+    assert "allowed once by rule k1" in kasmon("read", "second").out
 
 
 def test_a_forgotten_session_takes_its_rules_along(kasmon: Line) -> None:
