@@ -15,7 +15,14 @@ from kasmon.model.state import SessionState
 NOW = 1_790_000_000.0
 """The moment of every fleet in here, in seconds since the epoch."""
 
-STANDARD = (Decision.ALLOW, Decision.ALWAYS, Decision.DENY, Decision.EDIT)
+STANDARD = (
+    Decision.ALLOW,
+    Decision.ALWAYS,
+    Decision.DENY,
+    Decision.EDIT,
+    Decision.CANCEL,
+    Decision.NEVER,
+)
 
 
 class StillClock:
@@ -101,7 +108,7 @@ def command(name: str, line: str, number: int = 1, *, ago: float = 12.0, **field
         "title": line,
         "input": {"command": line},
         "shown": line,
-        "rule": f"Bash commands that begin with “{line.split()[0]}”, in this session",
+        "rule": f"Bash({line})",
     }
     return request(name, number, ago=ago, **{**base, **fields})
 
@@ -129,7 +136,7 @@ def change(name: str, number: int = 1, *, ago: float = 40.0, **fields: Any) -> R
         "input": {"file_path": "kasmon/tui/row.py"},
         "shown": DIFF,
         "is_diff": True,
-        "rule": "edits of files below kasmon/tui, in this session",
+        "rule": "Edit(kasmon/tui/row.py)",
     }
     return request(name, number, ago=ago, **{**base, **fields})
 

@@ -9,19 +9,27 @@ from typing import Any, TypeAlias, cast
 
 from textual.pilot import Pilot
 
+from kasmon.model.command import Receipt, ReceiptId, ReceiptState
 from kasmon.model.fleet import Fleet
+from kasmon.model.permission import SessionId
+from kasmon.model.session import Session, Tokens
 from kasmon.tui.app import Kasmon
 from kasmon.tui.asks import AskCard
 from kasmon.tui.focus import FocusView
 from kasmon.tui.session import SessionView
 from kasmon.tui.world import Settings
 from tests.fleets import StillClock, asking, change, command, crew, fleet, plan, question, working
-from tests.talks import MAKE, SIGN_IN, short_talk, talk
+from tests.talks import MAKE, SIGN_IN, deep_talk, short_talk, talk
 from tests.tui.worlds import StillWorld
 from tests.waiting import auntil
 
 Act: TypeAlias = Callable[[Pilot[None]], Awaitable[None]]
-TALKS = {"fix-auth": talk(), "choose-store": short_talk("choose-store"), "rows-to-strips": talk()[:9]}
+TALKS = {
+    "fix-auth": talk(),
+    "choose-store": short_talk("choose-store"),
+    "rows-to-strips": talk()[:9],
+    "parser": deep_talk(),
+}
 PANES = {"docs": MAKE, "release-notes": SIGN_IN}
 RISKY = (
     "for f in $(ls src/*.py); do sed -i 's/old name/new name/' \"$f\" && python -m compileall -q $f; done; "
@@ -34,6 +42,7 @@ def kasmon(shown: Fleet | None = None, *, settings: Settings | None = None, **wo
     """The dashboard over a world that stands still."""
     given: dict[str, Any] = {"transcripts": TALKS, "panes": PANES} | world
     still = StillWorld(shown if shown is not None else crew(), settings=settings, **given)
+    still.listed = ("src/", "tests/", "src/lex.py", "src/parse.py", "tests/test_parse.py")
     return Kasmon(world=still, settings=settings, clock=StillClock())
 
 
@@ -116,18 +125,58 @@ def alone(*requests: Any) -> Fleet:
     return fleet(asking("fix-auth", *requests), working("docs"))
 
 
+def parser() -> Session:
+    """A session with a queue, whose model and mode can be changed."""
+    waiting = [
+        Receipt(id=ReceiptId(f"parser-r{n}"), session=SessionId("parser"), state=ReceiptState.QUEUED, text=text)
+        for n, text in enumerate(("Then look at the lexer", "And write an entry for the changelog"), 1)
+    ]
+    return working(
+        "parser",
+        receipts=tuple(waiting),
+        tokens=Tokens(input=812_000, output=38_000, context=156_000, limit=200_000),
+        cost_usd=1.52,
+        abilities=("interrupts", "sets_model", "sets_permission_mode", "streams"),
+        model="small",
+        models=("small", "large"),
+        permission_mode="default",
+        permission_modes=("default", "plan", "acceptEdits"),
+    )
+
+
+def pushers() -> Fleet:
+    """Three sessions that ask for the same thing but for a word."""
+    rule = "Bash(git push:*)"
+    asks = ((name, f"git push origin {name}") for name in ("fix-auth", "docs", "parser"))
+    why = "The branch is ready for review."
+    return fleet(*(asking(name, command(name, line, rule=rule, why=why)) for name, line in asks), working("index"))
+
+
+async def together(pilot: Pilot[None]) -> None:
+    """Open the card, and the list of all requests that are like the first."""
+    await card(0, "T")(pilot)
+    await armed(pilot)
+
+
+NOTED = question(
+    "fix-auth", free_text=True, many=True, option_notes=("No server, one file.", "", "Slow from 10,000 sessions on.")
+)
 TO_FIX_AUTH = ("j", "j", "j")
 
 SCENES: dict[str, Scene] = {
     "list-80x24": Scene((80, 24), keys("j")),
     "list-120x40": Scene((120, 40), keys(*TO_FIX_AUTH)),
     "list-160x50": Scene((160, 50), keys(*TO_FIX_AUTH)),
-    "waves-120x40": Scene(act=keys("W", *TO_FIX_AUTH)),
+    "waves-120x40": Scene(act=keys("W", "g", "j", "j")),
     "waves-80x24": Scene((80, 24), keys("W")),
     "filter": Scene(act=keys("slash", *"wave:1", "enter")),
+    "filter-written-80x24": Scene((80, 24), keys("slash", *"asking")),
+    "list-60x20": Scene((60, 20), keys("j")),
+    "ended": Scene(act=keys("slash", *"flaky", "enter")),
     "no-preview": Scene((80, 24), keys("space")),
     "terminal-preview": Scene(act=keys("G", *"kkkk")),
-    "card-command": Scene(act=card(3), fleet=None),
+    "card-command": Scene(act=card(4)),
+    "card-login": Scene(act=card(3)),
     "card-command-80x24": Scene((80, 24), card(), alone(command("fix-auth", RISKY))),
     "card-diff": Scene(act=card(), fleet=alone(change("fix-auth"))),
     "card-diff-160x50": Scene((160, 50), card(2)),
@@ -135,10 +184,18 @@ SCENES: dict[str, Scene] = {
     "card-question": Scene(act=card(0, "2")),
     "card-question-many": Scene(act=card(0, "1", "3"), fleet=alone(question("fix-auth", many=True))),
     "card-plan": Scene(act=card(), fleet=alone(plan("fix-auth"))),
+    "card-reach-80x24": Scene(
+        (80, 24), card(0, "s"), fleet(asking("fix-auth", command("fix-auth", "make"), plan="p1"))
+    ),
+    "card-never": Scene(act=card(0, "D", *"not on a Friday"), fleet=alone()),
+    "card-together": Scene(act=together, fleet=pushers()),
+    "card-own-words": Scene(act=card(0, "1", "4", *"and a backup"), fleet=alone(NOTED)),
     "card-deny": Scene(act=card(0, "d", *"not on a Friday"), fleet=alone()),
     "card-edited": Scene(act=card(0, "e", "end", *" -n", "escape"), fleet=alone()),
     "new-120x40": Scene(act=keys("n")),
     "new-80x24": Scene((80, 24), keys("n")),
+    "new-wrong-80x24": Scene((80, 24), keys("n", "enter")),
+    "palette": Scene(act=keys("ctrl+p")),
     "message": Scene(act=keys(*TO_FIX_AUTH, "m", *"Go on")),
     "broadcast": Scene(act=keys("slash", *"agent:codex", "enter", "M", *"Go on")),
     "stop": Scene(act=keys(*TO_FIX_AUTH, "x")),
@@ -147,6 +204,10 @@ SCENES: dict[str, Scene] = {
     "settings": Scene(act=keys("comma")),
     "inside-structured-120x40": Scene(act=keys(*TO_FIX_AUTH, "enter", *"Use the")),
     "inside-structured-80x24": Scene((80, 24), keys(*TO_FIX_AUTH, "enter")),
+    "reading": Scene(act=keys("v", "slash", *"compil", "enter"), fleet=fleet(parser())),
+    "queue": Scene(act=keys("enter", "shift+tab", "j"), fleet=fleet(parser())),
+    "completing-80x24": Scene((80, 24), keys("enter", *"see @pa"), fleet=fleet(parser())),
+    "configuring": Scene(act=keys("enter", "f3"), fleet=fleet(parser())),
     "inside-terminal": Scene(act=keys("G", *"kkkk", "enter")),
     "too-small": Scene((39, 9)),
     "narrow-40x10": Scene((40, 10)),

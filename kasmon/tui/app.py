@@ -5,25 +5,27 @@ Nothing in here or below opens a file or a socket; `live.py` is the world of a r
 """
 
 import asyncio
+import contextlib
 import gc
 import locale
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from importlib import import_module
 from pathlib import Path
-from typing import Any, ClassVar, Final, Literal
+from typing import Any, ClassVar, Final, Literal, cast
 
 from rich.text import Text
 from textual import events
 from textual.app import App, ComposeResult
-from textual.command import Provider
+from textual.command import CommandPalette, Provider
 from textual.filter import LineFilter, Monochrome
 
 from kasmon.clean import clean_line
+from kasmon.config.file import line_of
 from kasmon.errors import ConfigError, KasmonError
-from kasmon.model.command import Answer, Prompt
+from kasmon.model.command import Answer, Prompt, Requeue
 from kasmon.model.fleet import Fleet
 from kasmon.model.permission import SessionId
-from kasmon.tui.bars import offers
+from kasmon.tui.bars import is_offered, offers
 from kasmon.tui.board import Board
 from kasmon.tui.clock import Clock, RealClock
 from kasmon.tui.deeds import Deeds
@@ -40,6 +42,8 @@ from kasmon.tui.messages import (
     ActionWanted,
     CardLeft,
     CommandWanted,
+    FilesWanted,
+    PlaceChanged,
     PromptEntered,
     SessionOpened,
 )
@@ -49,10 +53,23 @@ from kasmon.tui.overlay import Overlay
 from kasmon.tui.safety import NoColours, NothingActs, log_crash
 from kasmon.tui.shelf import Shelf
 from kasmon.tui.theme import DEFAULT, PLAIN, ThemeFile, terminal_theme, textual_theme
-from kasmon.tui.world import Settings, Tell, Wanted, World
+from kasmon.tui.thrift import lighten_strips
+from kasmon.tui.world import Create, Settings, Tell, Wanted, World
 
-LATER_IMPORTS: Final = ("textual.widgets._text_area", "textual.widgets._input", "kasmon.tui.dialogs", "kasmon.tui.asks")
+LATER_IMPORTS: Final = (
+    "textual.widgets._text_area",
+    "textual.widgets._input",
+    "kasmon.tui.dialogs",
+    "kasmon.tui.asks",
+    "kasmon.tui.session",
+    "kasmon.tui.prompt",
+    "pygments.lexers.python",
+)
 """Heavy things that the first frame does not need."""
+LATER_S: Final = 0.1
+"""How long after the first frame they are fetched: it is still being written, by another thread, when it is made."""
+LEFT_S: Final = 1.0
+"""So long at most a key waits for the one before it."""
 
 
 class Kasmon(App[None], inherit_bindings=False):
@@ -76,11 +93,14 @@ class Kasmon(App[None], inherit_bindings=False):
         driver_class: type[Any] | None = None,
     ) -> None:
         super().__init__(driver_class=driver_class)
+        lighten_strips()
         self.animation_level = "none"
         self.use_command_palette = True  # by our key alone: the class variable would bind one of its own
         self.world, self.clock = world, clock or RealClock()
         self.settings = settings or Settings()
         self.fleet = Fleet()
+        self.agents_go_on = True
+        """Whether they do when this closes; in a demo they end with it."""
         self.keys = Keys()
         self.themes = Shelf()
         self.utf8 = _is_utf8(self.settings)
@@ -119,9 +139,11 @@ class Kasmon(App[None], inherit_bindings=False):
             self.world.hear(self.inside.heard)
             self.run_worker(self._follow_fleet(), group="fleet")
             self.run_worker(self._follow_settings(), group="settings")
-        self.call_after_refresh(self._import_later)
+        self.call_after_refresh(self.set_timer, LATER_S, self._come_to_rest)
 
-    def _import_later(self) -> None:
+    def _come_to_rest(self) -> None:
+        """What the start left behind is let go of; what is left stays, and is never looked through again."""
+        gc.collect()
         gc.freeze()
         gc.enable()
         self.run_worker(self._prepare, thread=True, group="imports")
@@ -153,7 +175,18 @@ class Kasmon(App[None], inherit_bindings=False):
             self.inbox.look_soon()
             if self._is_ours(event):
                 return
+            if self.screen.focused is not None and self.screen.focused is self.desk.filter_bar.box:
+                await self._write_filter(event)
+                return
         await super().on_event(event)
+
+    async def _write_filter(self, key: events.Key) -> None:
+        """Give the filter's box *key*; after the one that leaves it, the next key waits until the list has the keys."""
+        left = self.desk.filter_bar.left_by(key)
+        await super().on_event(key)
+        if left is not None:
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(left.wait(), LEFT_S)
 
     def _is_ours(self, key: events.Key) -> bool:
         """Do at once what *key* means to the dashboard itself; False where whoever has the keyboard gets it.
@@ -164,8 +197,14 @@ class Kasmon(App[None], inherit_bindings=False):
         above = self.screen_stack[-1] if len(self.screen_stack) > 1 else None
         if isinstance(above, Dialog) and above.keeps(key):
             return True
+        if self.is_too_small and not self.desk.focused_inside and set(key.aliases) & set(self.keys.of("quit")):
+            self.action_do("quit")
+            return True
         if self.list_has_keys:
             places: tuple[Where, ...] = (Where.LIST, Where.EVERYWHERE)
+        elif (place := self.inside.place) is not None:
+            writing = place is Where.FIND and key.is_printable
+            places = (place,) if writing else (place, Where.EVERYWHERE)
         elif key.is_printable or self.inbox.card is not None or self.inside.is_in_terminal:
             return False
         else:
@@ -187,7 +226,12 @@ class Kasmon(App[None], inherit_bindings=False):
     def list_has_keys(self) -> bool:
         """Whether the list has the keyboard, and nothing lies over it."""
         on_top = len(self.screen_stack) == 1 and self.screen.focused is self.desk.table
-        return on_top and not self.desk.has_class("-too-small")
+        return on_top and not self.is_too_small
+
+    @property
+    def is_too_small(self) -> bool:
+        """Whether the window has room for one sentence only, and nothing lies over that."""
+        return len(self.screen_stack) == 1 and self.desk.has_class("-too-small")
 
     def _handle_exception(self, error: Exception) -> None:
         """Textual's own report would print the values of variables; ours is one line, and places in the log."""
@@ -209,12 +253,15 @@ class Kasmon(App[None], inherit_bindings=False):
         told = toasts(before, change.changed) if self.has_fleet else []
         self.has_fleet = True
         self.desk.take(fleet, change)
+        if self.desk.focused_inside and self.desk.preview.session is None:
+            self.inside.leave()  # it was forgotten while somebody was in it
         self.inside.learn()
         self.inbox.take(change.changed, change.gone)
         for gone in change.gone:
             self.inside.forget(gone)
         self._toast(told)
         self.inbox.tell()
+        self.offer_keys()
 
     def _toast(self, told: Iterable[Toast]) -> None:
         told = list(told)
@@ -238,6 +285,10 @@ class Kasmon(App[None], inherit_bindings=False):
             said = "".join(text for text, _ in news(session, self.clock.now()))
             yield session.id, session_label(session, session.id), f"{state_name(session)}  {said}"
 
+    def action_command_palette(self) -> None:
+        if not CommandPalette.is_open(cast("App[object]", self)):
+            self.push_screen(CommandPalette(placeholder="An action, or a session's name", id="--command-palette"))
+
     # Wishes.
 
     def action_do(self, action: str) -> None:
@@ -246,7 +297,10 @@ class Kasmon(App[None], inherit_bindings=False):
             getattr(self.deeds, action)()
 
     def on_action_wanted(self, message: ActionWanted) -> None:
+        """What is chosen by name or by a click is meant: who is inside a session comes out for what is the list's."""
         message.stop()
+        if self.desk.focused_inside and ROWS[message.action].where is Where.LIST:
+            self.inside.leave()
         self.action_do(message.action)
 
     def want(self, wanted: Wanted) -> None:
@@ -270,8 +324,10 @@ class Kasmon(App[None], inherit_bindings=False):
             return
         dialog = self._dialog(token)
         if dialog is not None:
-            dialog.done(wanted)
-        if word:
+            word = dialog.done(wanted, word)
+        if isinstance(wanted, Create):
+            self.desk.table.await_name(wanted.name)
+        if word and not self.inside.shows_what_becomes_of(wanted):
             self.say(word)
 
     def _refused(self, wanted: Wanted, token: int, error: KasmonError) -> None:
@@ -281,7 +337,7 @@ class Kasmon(App[None], inherit_bindings=False):
         if dialog is not None:
             dialog.refused(wanted, error)
         else:
-            if isinstance(wanted, Tell) and isinstance(wanted.wish, Prompt):
+            if isinstance(wanted, Tell) and isinstance(wanted.wish, Prompt | Requeue) and wanted.wish.text:
                 self.inside.give_back(wanted.session, wanted.wish.text)
             self.say(f"{error.message} {error.hint}", severity="error")
 
@@ -291,6 +347,11 @@ class Kasmon(App[None], inherit_bindings=False):
         return next((dialog for dialog in dialogs if dialog.token == token), None)
 
     # What widgets tell.
+
+    def on_place_changed(self, message: PlaceChanged) -> None:
+        message.stop()
+        self.offer_keys()
+        self.inbox.tell()
 
     def on_card_left(self, message: CardLeft) -> None:
         message.stop()
@@ -312,7 +373,14 @@ class Kasmon(App[None], inherit_bindings=False):
 
     def on_prompt_entered(self, message: PromptEntered) -> None:
         message.stop()
-        self.want(Tell(session=message.session, wish=Prompt(text=message.text)))
+        wish: Prompt | Requeue = Prompt(text=message.text, when="idle" if message.later else "now")
+        if message.changes is not None:
+            wish = Requeue(receipt=message.changes, text=message.text)
+        self.want(Tell(session=message.session, wish=wish))
+
+    def on_files_wanted(self, message: FilesWanted) -> None:
+        message.stop()
+        self.inside.offer_files(message.session)
 
     # Keys and themes.
 
@@ -320,20 +388,27 @@ class Kasmon(App[None], inherit_bindings=False):
         """Take *settings* as far as they can be used; what cannot stays as it was."""
         self.settings = settings
         try:
-            self.keys = chosen(settings.keys, settings.config_path or "config")
+            self.keys = chosen(settings.keys, settings.config_path or "config", settings.config_text)
             self.inside.leave_key = leave_key(self.keys.chosen.get("leave_focus", ("ctrl+]",))[0])
-        except (ConfigError, ValueError) as error:
+        except ConfigError as error:
             self._problem(str(error))
+        except ValueError as error:
+            self._complain(str(error), ("keys", "leave_focus"))
         self.themes.put(settings.theme_files)
         for problem in self.themes.problems:
             self._problem(problem)
         wanted = PLAIN if self.no_color else settings.theme or DEFAULT
         if self.themes.get(wanted) is None:
-            self._problem(f"there is no theme {wanted!r}; known are {', '.join(name for name, _ in self.themes.all())}")
+            self._complain(f"there is no theme {wanted!r}", ("ui", "theme"), [name for name, _ in self.themes.all()])
             wanted = self.theme if self.theme in dict(self.themes.all()) else DEFAULT
         self.show_theme(wanted)
         if self.is_running:
             self.offer_keys()
+
+    def _complain(self, why: str, key: tuple[str, str], allowed: Sequence[str] = ()) -> None:
+        """Say what is wrong with a setting that only the screen can judge."""
+        file, line = self.settings.config_path or "config", line_of(self.settings.config_text, key)
+        self._problem(str(ConfigError(file, why, line=line, key=".".join(key), allowed=allowed)))
 
     def _problem(self, problem: str) -> None:
         if self.is_running:
@@ -363,13 +438,20 @@ class Kasmon(App[None], inherit_bindings=False):
         return theme
 
     def offer_keys(self) -> None:
-        """Show the keys that matter where the keyboard is now."""
-        place = Where.LIST
-        if self.desk.focused_inside:
-            place = Where.TERMINAL if isinstance(self.inside.widget, FocusView) else Where.PROMPT
-        places = (place, Where.EVERYWHERE) if place is Where.LIST else (place,)
-        rows = [row for row in ACTIONS if row.footer and row.where in places]
-        self.desk.key_bar.offered = offers(rows, [self.keys.shown(row.id, self.utf8) for row in rows])
+        """Show the keys that matter where the keyboard is now, for what the cursor is on."""
+        desk, place = self.desk, Where.LIST
+        if desk.focused_inside:
+            inside = Where.TERMINAL if isinstance(self.inside.widget, FocusView) else Where.PROMPT
+            place = self.inside.place or inside
+        elif desk.filter_bar.box is not None:
+            place = Where.FILTER
+        session = None if desk.table.selected is None else desk.table.session(desk.table.selected)
+        rows = [row for row in ACTIONS if row.where in (place, Where.EVERYWHERE)]
+        rows = [row for row in rows if is_offered(row.offered, session, bool(desk.table.items))]
+        reads = place in (Where.LIST, Where.READING, Where.QUEUE)
+        shown = self.keys.shown if reads else self.keys.shown_while_writing
+        desk.key_bar.offered = offers(rows, [shown(row.id, self.utf8) for row in rows])
+        desk.table.keys, desk.filter_bar.words.way_out = self.keys, self.keys.shown("show_all", self.utf8)
 
 
 def _is_utf8(settings: Settings) -> bool:

@@ -12,7 +12,7 @@ from typing import Any, Final
 import msgspec
 
 from kasmon.clean import has_hidden, redact
-from kasmon.model import diff
+from kasmon.model import diff, markdown
 from kasmon.model.permission import AskKind, Request
 from kasmon.model.text import BLANK, Line, Margin, Span, Token, fitted
 from kasmon.tui.shell import BREAK, Part, split_command
@@ -48,14 +48,21 @@ class Sheet(msgspec.Struct, frozen=True, kw_only=True):
     def rule(self) -> str:
         return redact(self.request.rule, self.known)[0].replace("\n", "␤")
 
-    def rows(self, width: int) -> list[Line]:
-        """The whole request in rows of at most *width* cells."""
-        return list(_rows(self.request, self.known, width))
+    def rows(self, width: int, *, with_options: bool = False) -> list[Line]:
+        """The whole request in rows of at most *width* cells.
+
+        Args:
+            width: in cells.
+            with_options: the answers to choose and their notes too, where they cannot stand below it whole.
+        """
+        rows = list(_rows(self.request, self.known, width))
+        return [*rows, *_options(self.request, self.known, width)] if with_options else rows
 
 
 def sheet(request: Request, known: Sequence[str] = ()) -> Sheet:
     """*request* as its card shows it; *known* are secret values of its session."""
-    texts = [*strings(request.input), request.tool, request.title, request.shown, request.rule, *request.options]
+    texts = [*strings(request.input), request.tool, request.title, request.shown, request.rule, request.why]
+    texts += [*request.options, *request.option_notes]
     return Sheet(
         request=request,
         known=tuple(known),
@@ -101,10 +108,38 @@ def _rows(request: Request, known: Sequence[str], width: int) -> Iterator[Line]:
             yield from (BLANK, *fitted([("as the agent puts it", Token.FAINT)], width))
         if request.is_diff:
             yield from _diff(redact(request.shown.removesuffix("\n"), known)[0].split("\n"), width)
+        elif request.kind is AskKind.PLAN:
+            yield from _markdown(request.shown, known, width)
         else:
             token = Token.CODE if request.kind is AskKind.PERMISSION else Token.TEXT
             yield from _text(request.shown, known, width, token)
     yield from _rest(request, known, width, bool(command or request.shown))
+    if request.why:
+        yield from (BLANK, *fitted([("its reason", Token.FAINT)], width))
+        yield from _text(request.why, known, width, Token.TEXT)
+
+
+def _options(request: Request, known: Sequence[str], width: int) -> Iterator[Line]:
+    """The answers to choose, each with its note, all of them."""
+    for number, option in enumerate(request.options):
+        first: Margin = ((f"{number + 1} ", Token.NUMBER),)
+        text = redact(option, known)[0].replace("\n", "␤")
+        yield BLANK
+        yield from fitted(marked(text, Token.TEXT), width, first, (("  ", Token.NUMBER),))
+        yield from fitted(marked(note_of(request, number, known), Token.FAINT), width, _UNDER, _UNDER)
+
+
+def note_of(request: Request, number: int, known: Sequence[str]) -> str:
+    """What option *number*, from 0, means by the agent's word, on one line; empty where it did not say."""
+    notes = request.option_notes
+    return redact(notes[number], known)[0].replace("\n", "␤") if number < len(notes) else ""
+
+
+def _markdown(text: str, known: Sequence[str], width: int) -> Iterator[Line]:
+    """Markdown as it reads, the marks of what cannot be seen made loud; all of its words are there."""
+    for line in markdown.drawn(redact(text, known)[0], width, ()):
+        spans = [piece for said, token in line.spans for piece in marked(said, token)]
+        yield msgspec.structs.replace(line, spans=tuple(spans))
 
 
 def _same(shown: str, command: str) -> bool:
@@ -155,6 +190,10 @@ def _argv(values: Sequence[str]) -> list[Part]:
 def _rest(request: Request, known: Sequence[str], width: int, after: bool) -> Iterator[Line]:
     """What else the tool would get."""
     left = {key: value for key, value in request.input.items() if key not in COMMAND_KEYS}
+    if request.kind is AskKind.QUESTION and request.shown:
+        return  # its input is the question again, as the agent's own protocol has it
+    if request.kind is AskKind.PLAN:
+        left = {key: value for key, value in left.items() if value != request.shown}
     if request.is_diff:
         seen = {line[start:] for line in request.shown.split("\n") for start in (1, 6)}
         left = {key: value for key, value in left.items() if not _is_seen(value, seen)}
@@ -184,96 +223,3 @@ def marked(text: str, token: Token) -> list[Span]:
         spans.append((match[0], Token.WARNING))
         at = match.end()
     return [*spans, (text[at:], token)] if at < len(text) or not spans else spans
-
-
-class Unfinished(Exception):  # noqa: N818 - it is no error: the person goes on writing
-    """The edited text cannot be what the tool gets; the message says why."""
-
-
-def editable(request: Request, known: Sequence[str] = ()) -> str:
-    """What a person edits of *request*: its command, else its whole input as JSON; secrets left out."""
-    command = command_of(request)
-    if command is not None and isinstance(command[1], str):
-        return without_secrets(command[1], known)
-    return without_secrets(_json(request), _in_json(known))
-
-
-def edited_input(request: Request, text: str, known: Sequence[str] = ()) -> dict[str, Any]:
-    """The tool's input as edited; secrets that were left out are put back.
-
-    Raises:
-        Unfinished: if it is no JSON object, or a hidden part was broken.
-    """
-    command = command_of(request)
-    if command is not None and isinstance(command[1], str):
-        return {**request.input, command[0]: restored(text, command[1], known)}
-    try:
-        value = json.loads(restored(text, _json(request), _in_json(known)))
-    except json.JSONDecodeError as error:
-        raise Unfinished(f"this is no JSON: {error.msg}, line {error.lineno}") from error
-    if not isinstance(value, dict):
-        raise Unfinished("the input must be a JSON object, in braces")
-    return value
-
-
-def can_edit(request: Request) -> bool:
-    """Whether a person can edit it as text: nothing in it would be lost on the way."""
-    command = command_of(request)
-    text = command[1] if command is not None and isinstance(command[1], str) else _json(request)
-    return not has_hidden(text) and bool(request.input)
-
-
-def _json(request: Request) -> str:
-    return json.dumps(request.input, indent=2, ensure_ascii=False)
-
-
-_HOLE: Final = re.compile(r"⟨hidden (\d+): \d+ characters⟩")
-_SHOWN_PIECE: Final = re.compile(r"⟨hidden: (\d+) characters⟩|⟨U\+[0-9A-F]+⟩|.", re.DOTALL)
-
-
-def without_secrets(text: str, known: Sequence[str]) -> str:
-    """*text* as it is, but for its secrets: each is a numbered hole, so that `restored` can put it back."""
-    shown: list[str] = []
-    number = 0
-    for piece, secret in _pieces(text, known):
-        number += secret
-        shown.append(f"⟨hidden {number}: {len(piece)} characters⟩" if secret else piece)
-    return "".join(shown)
-
-
-def restored(edited: str, raw: str, known: Sequence[str]) -> str:
-    """*edited* with the secrets of *raw* back in their places; those whose holes were taken out are gone.
-
-    Raises:
-        Unfinished: if a hole is not as it was.
-    """
-    secrets = [piece for piece, secret in _pieces(raw, known) if secret]
-    holes = {number: f"⟨hidden {number}: {len(secret)} characters⟩" for number, secret in enumerate(secrets, 1)}
-
-    def back(match: re.Match[str]) -> str:
-        if holes.get(int(match[1])) != match[0]:
-            raise Unfinished("a hidden part is not as it was; leave it whole, or take all of it out")
-        return secrets[int(match[1]) - 1]
-
-    if "⟨hidden" in _HOLE.sub("", edited) and secrets:
-        raise Unfinished("a hidden part is broken; leave it whole, or take all of it out")
-    return _HOLE.sub(back, edited) if secrets else edited
-
-
-def _pieces(text: str, known: Sequence[str]) -> Iterator[tuple[str, bool]]:
-    """*text* cut into what is shown and what is secret; `redact` shows each other character as one mark or itself."""
-    at = start = 0
-    for match in _SHOWN_PIECE.finditer(redact(text, known)[0]):
-        if match[1] is None:
-            at += 1
-        else:
-            size = int(match[1])
-            yield text[start:at], False
-            yield text[at : at + size], True
-            start = at = at + size
-    yield text[start:], False
-
-
-def _in_json(known: Sequence[str]) -> tuple[str, ...]:
-    """Secret values, also as JSON writes them."""
-    return (*known, *(json.dumps(value, ensure_ascii=False)[1:-1] for value in known))

@@ -1,30 +1,42 @@
-"""The lines around a request on its card: whose it is, what to mind, which keys do what. Pure."""
+"""The lines around a request on its card: whose it is, and what to mind; and the state all is drawn from. Pure."""
 
 from enum import Enum, auto
 from typing import Final
 
 import msgspec
 
-from kasmon.clean import clean_line, redact
-from kasmon.model.permission import AskKind, Decision
+from kasmon.clean import clean_line
+from kasmon.model.permission import AskKind, Decision, Request
+from kasmon.model.rule import Scope
 from kasmon.model.session import Session
+from kasmon.tui.ask_alike import Entry
+from kasmon.tui.ask_pick import Picks, row_count
+from kasmon.tui.ask_reach import THIS_SESSION, Reach
 from kasmon.tui.ask_text import Sheet
-from kasmon.tui.keys import Keys
+from kasmon.tui.keys import Keys, shown_key
 from kasmon.tui.lines import DrawnLine
 from kasmon.tui.look import KIND_WORDS, Look, Span, age, mode_word, session_label, wave_place
 
 BLANK: Final = DrawnLine()
+NARROW: Final = 56
+"""In fewer cells the head says when it was asked by a number alone."""
+CHOOSING: Final = ("up", "down", "space")
+"""What moves among the answers of a question, and marks one."""
 
 
 class Doing(Enum):
     READING = auto()
     REASONING = auto()
     """Writing why not."""
+    WORDING = auto()
+    """Writing an answer in their own words."""
     EDITING = auto()
     REVIEWING = auto()
     """Looking at the edited input before allowing it."""
     SPELLING = auto()
     """Typing the tool's first letters, since there are hidden characters."""
+    TOGETHER = auto()
+    """Reading all of several requests that are alike."""
     OVER = auto()
     """Somebody else answered, or the agent took it back."""
 
@@ -40,27 +52,50 @@ class CardState(msgspec.Struct, frozen=True, kw_only=True):
     armed: bool = False
     below: int = 0
     read: bool = False
-    cursor: int = 0
-    picked: frozenset[int] = frozenset()
+    picks: Picks = Picks()
+    saying: Decision = Decision.DENY
+    """What the reason that is written goes with."""
+    reaches: tuple[Reach, ...] = (THIS_SESSION,)
+    scope: Scope = "session"
+    """How far a rule made here would reach: one of `reaches`."""
+    alike: tuple[Request, ...] = ()
+    """This request and the others that wait and are like it; empty where there is none."""
+    together: tuple[Entry, ...] = ()
+    """Those that are answered together, while their list is shown."""
+    left_out: tuple[Entry, ...] = ()
+    """Those of the list that changed meanwhile: they get no answer."""
     spelled: str = ""
     wrong: str = ""
     over: str = ""
     edited: bool = False
 
+    @property
+    def reach(self) -> str:
+        """How far a rule made here would reach, in words."""
+        return next((reach.words for reach in self.reaches if reach.scope == self.scope), "")
 
-def head_lines(state: CardState, look: Look, now: float) -> list[DrawnLine]:
+    @property
+    def may_rule(self) -> bool:
+        """Whether a rule may be made of what is shown."""
+        return bool(self.sheet.request.rule) and not self.sheet.secrets and not self.edited and not self.together
+
+
+def head_lines(state: CardState, look: Look, now: float, width: int) -> list[DrawnLine]:
     """What is asked, by whom, since when, and how many wait."""
     request, session = state.sheet.request, state.session
+    if state.together:
+        return _head_of_list(state, look)
     dot = f" {look.mark('dot')} "
     kind = f" {look.state_glyph('asking')} {KIND_WORDS[request.kind]} "
     many = f"{state.place} of {state.waiting} " if state.waiting > 1 else ""
     who: list[str] = []
     if session is not None:
         who = [session.agent, mode_word(session), wave_place(session), session.workdir]
+    since = age(now - request.asked_at)
     first = DrawnLine(
         ((kind, "state-asking.solid.bold"), ("  ", "text"), (session_label(session, request.session), "text.bold"),
          ("  " + dot.join(clean_line(part) for part in who if part), "soft")),
-        ((many, "accent.bold"), (f"asked {age(now - request.asked_at)} ago ", "faint")),
+        ((many, "accent.bold"), (f"asked {since} ago " if width >= NARROW else f"{since} ", "faint")),
     )  # fmt: skip
     title, tool = state.sheet.title(), state.sheet.tool()
     lead: list[Span] = [(" ", "text")]
@@ -71,13 +106,24 @@ def head_lines(state: CardState, look: Look, now: float) -> list[DrawnLine]:
     return [first, BLANK, *([DrawnLine(tuple(lead)), BLANK] if len(lead) > 1 else [])]
 
 
-def note_lines(state: CardState, look: Look, letters: str) -> list[DrawnLine]:
+def _head_of_list(state: CardState, look: Look) -> list[DrawnLine]:
+    kind = f" {look.state_glyph('asking')} {KIND_WORDS[state.sheet.request.kind]} "
+    told = f"{len(state.together)} alike, answered together"
+    first = DrawnLine(((kind, "state-asking.solid.bold"), ("  ", "text"), (told, "text.bold")))
+    return [first, BLANK, DrawnLine(((" ", "text"), (state.sheet.tool(), "says-tool.bold"))), BLANK]
+
+
+def note_lines(state: CardState, look: Look, keys: Keys, letters: str) -> list[DrawnLine]:
     """What to mind before deciding."""
     lines: list[list[Span]] = []
     if state.below and state.doing is not Doing.OVER:
         rows = "1 more line" if state.below == 1 else f"{state.below} more lines"
-        why = "" if state.read else "  read to the end, then it can be approved"
-        lines.append([(f" ({rows})", "warn"), (why, "soft")])
+        line: list[Span] = [(f" ({rows})", "warn")]
+        if not state.read:
+            taken = CHOOSING if row_count(state.sheet.request) else ()
+            key = next((shown_key(key, look.utf8) for key in keys.of("read_on") if key not in taken), "")
+            line += [("  ", "text"), (key, "accent.bold"), (" reads on; approve at its end", "soft")]
+        lines.append(line)
     if state.sheet.hidden and state.doing is not Doing.OVER:
         why = " what stands in ⟨ ⟩ cannot be seen where it runs"
         lines.append([(" ", "text"), (" hidden characters ", "warn.solid.bold"), (why, "soft")])
@@ -87,6 +133,10 @@ def note_lines(state: CardState, look: Look, letters: str) -> list[DrawnLine]:
         lines.append([(f" {count} not shown", "warn"), (why, "soft")])
     if state.edited and state.doing is Doing.REVIEWING:
         lines.append([(" ", "text"), (" edited ", "info.solid.bold"), (" this is what would run instead", "soft")])
+    if state.left_out and state.doing is not Doing.OVER:
+        names = ", ".join(entry.name for entry in state.left_out)
+        many = "1 of these does" if len(state.left_out) == 1 else f"{len(state.left_out)} of these do"
+        lines.append([(f" {many} not wait as it was any more, and gets no answer: {names}", "warn")])
     if state.wrong:
         lines.append([(f" {state.wrong}", "bad.bold")])
     if state.doing is Doing.SPELLING:
@@ -95,80 +145,3 @@ def note_lines(state: CardState, look: Look, letters: str) -> list[DrawnLine]:
     if state.doing is Doing.OVER:
         lines.append([(f" {state.over}", "info.bold"), ("  Nothing is sent from here.", "soft")])
     return [BLANK, *(DrawnLine(tuple(line)) for line in lines), *([BLANK] if lines else [])]
-
-
-def choice_lines(state: CardState, look: Look, keys: Keys) -> list[DrawnLine]:
-    """Which key does what; faint while it would do nothing."""
-    ready: Span = (f"{look.state_glyph('working')} ready ", "good")
-    deaf: Span = (f"{look.state_glyph('starting')} wait ", "faint")
-    gauge = (ready if state.armed else deaf,)
-    match state.doing:
-        case Doing.REASONING:
-            return [_offer(look, "⏎", "deny", True), DrawnLine(_offer(look, "esc", "go back", True).left)]
-        case Doing.EDITING:
-            return [DrawnLine(_offer(look, "esc", "look at it, then allow or drop it", True).left)]
-        case Doing.SPELLING:
-            return [DrawnLine(_offer(look, "esc", "go back; nothing is answered", True).left, gauge)]
-        case Doing.OVER:
-            more = "the next request" if state.waiting else "back to the list"
-            line = _offer(look, keys.shown("request_on", look.utf8), more, state.armed, "request_on")
-            return [line, DrawnLine(_offer(look, keys.shown("close"), "close", True).left, gauge, "close")]
-    lines = [*_options(state, look), *_decisions(state, look, keys)]
-    last: list[Span] = list(_offer(look, keys.shown("close", look.utf8), "not now", True).left)
-    if state.waiting > 1:
-        arrows = f"{keys.shown('request_back', look.utf8)} {keys.shown('request_on', look.utf8)}"
-        last += [("    ", "text"), *_offer(look, arrows, "other requests", state.armed).left]
-    return [*lines, DrawnLine(tuple(last), gauge, "close")]
-
-
-def _decisions(state: CardState, look: Look, keys: Keys) -> list[DrawnLine]:
-    request, sheet = state.sheet.request, state.sheet
-    if not request.answerable:
-        return [
-            DrawnLine(((" kasmon cannot answer this one: the agent asks in its own terminal.", "soft"),)),
-            _offer(look, "⏎" if look.utf8 else "enter", "go there", state.armed, "enter"),
-        ]
-    approve = state.armed and state.read
-    words = {AskKind.PLAN: "Approve the plan", AskKind.AUTH: "I have signed in"}
-    lines: list[DrawnLine] = []
-    if Decision.ALLOW in request.choices or state.edited:
-        once = "Allow it as edited" if state.edited else words.get(request.kind, "Allow once")
-        lines.append(_offer(look, keys.shown("allow_once"), once, approve, "allow_once"))
-    if Decision.ALWAYS in request.choices and request.rule and not sheet.secrets and not state.edited:
-        lines.append(_offer(look, keys.shown("allow_always"), f"Always: {sheet.rule()}", approve, "allow_always"))
-    row: list[Span] = []
-    if Decision.DENY in request.choices:
-        row += [*_offer(look, keys.shown("deny"), "Deny, with a reason", state.armed).left, ("    ", "text")]
-    if Decision.EDIT in request.choices and request.input:
-        row += [*_offer(look, keys.shown("edit"), "Edit, then allow", approve).left, ("    ", "text")]
-    row += _offer(look, keys.shown("later"), "Later" if not request.later else "Stays set aside", state.armed).left
-    return [*lines, DrawnLine(tuple(row), action="deny" if Decision.DENY in request.choices else "later")]
-
-
-def _options(state: CardState, look: Look) -> list[DrawnLine]:
-    request = state.sheet.request
-    lines: list[DrawnLine] = []
-    for number, option in enumerate(request.options):
-        picked, here = number in state.picked, number == state.cursor
-        box = ("[x]" if picked else "[ ]") if request.many else ("(x)" if picked else "( )")
-        if look.utf8:
-            box = ("◉" if picked else "○") if not request.many else ("■" if picked else "□")
-        role = "accent.bold" if picked else "text"
-        label = redact(option, state.sheet.known)[0].replace("\n", "␤")
-        spans: tuple[Span, ...] = (
-            (f" {look.mark('cursor') if here else ' '} ", "accent"),
-            (f"{number + 1} ", "accent.bold" if state.armed else "faint"),
-            (f"{box} ", role),
-            (label, role if state.armed else "faint"),
-        )
-        lines.append(DrawnLine(spans, action=f"option-{number}"))
-    if lines:
-        what = "send what is marked" if request.many else "send the marked one"
-        key = "⏎" if look.utf8 else "enter"
-        lines += [BLANK, _offer(look, key, what, state.armed and bool(state.picked), "enter")]
-    return lines
-
-
-def _offer(look: Look, key: str, label: str, live: bool, action: str = "") -> DrawnLine:
-    roles = ("accent.bold", "text") if live else ("faint", "faint")
-    return DrawnLine(((f" {key} ", roles[0]), (f" {label}", roles[1])), action=action)

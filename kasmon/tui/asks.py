@@ -15,12 +15,18 @@ from textual.containers import Vertical
 from textual.timer import Timer
 from textual.widget import Widget
 
-from kasmon.clean import clean_line
 from kasmon.model.command import Answer
-from kasmon.model.permission import Closed, Decision, Request, SessionId
+from kasmon.model.permission import Decision, Request, RequestId, SessionId
+from kasmon.model.rule import Scope
 from kasmon.model.session import Session
-from kasmon.tui.ask_text import Unfinished, can_edit, editable, edited_input, sheet
-from kasmon.tui.ask_words import CardState, Doing, choice_lines, head_lines, note_lines
+from kasmon.model.text import Line
+from kasmon.tui import ask_alike, ask_pick
+from kasmon.tui.ask_closed import how_it_closed
+from kasmon.tui.ask_edit import Unfinished, can_edit, editable, edited_input
+from kasmon.tui.ask_layout import laid_out
+from kasmon.tui.ask_reach import following, reaches
+from kasmon.tui.ask_text import sheet
+from kasmon.tui.ask_words import CHOOSING, CardState, Doing
 from kasmon.tui.asking import Arming, place_in
 from kasmon.tui.clock import Clock
 from kasmon.tui.keys import Keys, Where
@@ -32,8 +38,8 @@ from kasmon.tui.reader import Reader
 from kasmon.tui.world import Tell
 
 GAUGE_S: Final = 0.1
-BORDER: Final = 2
-LEAST_ROWS: Final = 3
+STANDING: Final = frozenset({Decision.ALWAYS, Decision.NEVER})
+"""Answers that make a rule."""
 
 
 class Asked(msgspec.Struct, frozen=True, kw_only=True):
@@ -43,6 +49,8 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
     sessions: Mapping[SessionId, Session] = {}
     known: Mapping[SessionId, tuple[str, ...]] = {}
     """Secret values of each session."""
+    projects: Mapping[SessionId, str] = {}
+    """The folder of each session's project."""
 
 
 class AskCard(Overlay):
@@ -66,6 +74,7 @@ class AskCard(Overlay):
         self._draft: str | None = None
         self._spelling_for: Decision = Decision.ALLOW
         self._gauge: Timer | None = None
+        self._fits, self._is_whole, self._body_rows = True, True, 0
 
     def compose(self) -> ComposeResult:
         with Vertical(id="card"):
@@ -99,14 +108,26 @@ class AskCard(Overlay):
     def learn(self, asked: Asked) -> None:
         """The requests that wait are these now; the one that is shown stays."""
         self.asked = asked
+        state, waiting = self._state, len(asked.waiting)
+        left_out = ask_alike.left_out(state.together, asked.waiting)
         place = place_in(asked.waiting, self.request.id)
-        if place is None and self._state.doing is not Doing.OVER:
+        is_void = len(left_out) == len(state.together) if state.together else place is None
+        if is_void and state.doing is not Doing.OVER:
             self._over()
-        elif place is not None and (place, len(asked.waiting)) != (self._state.place, self._state.waiting):
-            self._change(place=place, waiting=len(asked.waiting))
+        elif not is_void:
+            now = {"place": place or state.place, "waiting": waiting, "left_out": left_out, "alike": self._alike()}
+            if any(getattr(state, name) != value for name, value in now.items()):
+                self._change(**now)
         session = asked.sessions.get(self.request.session)
         if session is not self._state.session:
             self._put(session=session)
+
+    def _ready(self) -> list[Request]:
+        """What waits and can be shown: it is known what must not stand on the card."""
+        return [ask for ask in self.asked.waiting if ask.session in self.asked.known]
+
+    def _alike(self) -> tuple[Request, ...]:
+        return ask_alike.alike(self.request, self._ready())
 
     def on_resize(self, event: events.Resize) -> None:
         self._change()
@@ -125,18 +146,18 @@ class AskCard(Overlay):
             return
         event.stop()
         event.prevent_default()
-        if self._scrolls(event.key):
+        is_letter = self._state.doing is Doing.SPELLING and event.is_printable
+        meant = event.key if is_letter else self._meant(event.key)
+        if self._scrolls(meant):
             self.arming.press(self.clock.ticking())
-            return
-        row = self.keys.action(event.key, Where.CARD)
-        if row is not None and row.id == "close":
+        elif meant == "close":
             self._back()
         elif not self.is_armed:
             self.arming.press(self.clock.ticking())
         elif self._state.doing is Doing.SPELLING:
             self._spell(event.character or "")
         else:
-            self._do(row.id if row is not None else event.key)
+            self._do(meant)
 
     def on_action_wanted(self, message: ActionWanted) -> None:
         """A click on one of the card's lines: it counts like its key."""
@@ -148,18 +169,23 @@ class AskCard(Overlay):
         else:
             self.arming.press(self.clock.ticking())
 
-    def _scrolls(self, key: str) -> bool:
-        choosing = bool(self.request.options) and self._state.doing is Doing.READING
-        pages = {"pagedown": 1, "pageup": -1, "ctrl+d": 1, "ctrl+u": -1}
-        rows = {"j": 1, "k": -1} | ({} if choosing else {"down": 1, "up": -1})
-        if key in pages or (key == "space" and not choosing):
-            self.body.scroll_pages(pages.get(key, 1))
-        elif key in rows:
-            self.body.scroll_rows(rows[key])
-        elif key in ("home", "end"):
-            self.body.scroll_rows(-(10**6) if key == "home" else 10**6)
-        else:
-            return False
+    def _meant(self, key: str) -> str:
+        """The action of *key*; the key itself where it means none, or chooses among the answers of a question."""
+        row = self.keys.action(key, Where.CARD)
+        is_choosing = bool(self.request.options) and self._state.doing is Doing.READING
+        return key if row is None or (is_choosing and key in CHOOSING) else row.id
+
+    def _scrolls(self, action: str) -> bool:
+        """Whether *action* moved what is shown."""
+        match action:
+            case "read_on" | "read_back":
+                self.body.scroll_pages(1 if action == "read_on" else -1)
+            case "line_on" | "line_back":
+                self.body.scroll_rows(1 if action == "line_on" else -1)
+            case "read_top" | "read_end":
+                self.body.scroll_rows(10**6 if action == "read_end" else -(10**6))
+            case _:
+                return False
         return True
 
     def _do(self, what: str) -> None:
@@ -173,7 +199,19 @@ class AskCard(Overlay):
             case "allow_always":
                 self._allow(Decision.ALWAYS)
             case "deny" if Decision.DENY in self.request.choices:
-                self._write_reason()
+                self._write_reason(Decision.DENY)
+            case "deny_always" if Decision.NEVER in self.request.choices and self._may_rule():
+                self._write_reason(Decision.NEVER)
+            case "deny_and_end" if Decision.CANCEL in self.request.choices and not self._state.together:
+                self._answer(Decision.CANCEL)
+            case "reach" if STANDING.intersection(self.request.choices) and self._may_rule():
+                self._change(scope=following(self._state.scope, self._state.reaches))
+            case "reach-session" | "reach-plan" | "reach-project" if self._may_rule():
+                self._reach(what.removeprefix("reach-"))
+            case "together" if self._state.doing is Doing.READING and self._state.alike:
+                self._list()
+            case _ if self._state.together:
+                pass
             case "edit":
                 self._write_edit()
             case "later":
@@ -191,8 +229,11 @@ class AskCard(Overlay):
 
     def _back(self) -> None:
         """Esc: out of what is being done, else out of the card; nothing is answered."""
-        if self._state.doing in (Doing.SPELLING, Doing.REVIEWING):
+        if self._state.together and place_in(self.asked.waiting, self.request.id) is None:
+            self._over()
+        elif self._state.doing in (Doing.SPELLING, Doing.REVIEWING, Doing.TOGETHER):
             self._edited = None
+            self._state = msgspec.structs.replace(self._state, together=(), left_out=())
             self._read_again()
             self._change(doing=Doing.READING, spelled="", wrong="", edited=False)
         else:
@@ -209,13 +250,22 @@ class AskCard(Overlay):
         offered = Decision.EDIT if edited else decision
         if offered not in self.request.choices or (edited and decision is Decision.ALWAYS) or self.may_approve():
             return
-        if decision is Decision.ALWAYS and (self._state.sheet.secrets or not self.request.rule):
+        if decision is Decision.ALWAYS and not self._may_rule():
             return
         if self._state.sheet.hidden:
             self._spelling_for = offered
             self._change(doing=Doing.SPELLING, spelled="")
         else:
             self._answer(offered)
+
+    def _may_rule(self) -> bool:
+        """Whether a rule may be made: it holds no secret, and all of it is in sight with how far it reaches."""
+        return self._state.may_rule and self._is_whole
+
+    def _reach(self, wanted: str) -> None:
+        scope: Scope | None = next((each.scope for each in self._state.reaches if each.scope == wanted), None)
+        if scope is not None and scope != self._state.scope:
+            self._change(scope=scope)
 
     def letters(self) -> str:
         """What has to be typed where there are hidden characters."""
@@ -232,52 +282,72 @@ class AskCard(Overlay):
             self._put(spelled="")
 
     def _pick(self, key: str) -> None:
-        options = self.request.options
-        if not options or Decision.CHOOSE not in self.request.choices:
+        if self._state.doing is not Doing.READING:
             return
-        cursor, picked = self._state.cursor, self._state.picked
-        if key in ("up", "down"):
-            cursor = (cursor + (1 if key == "down" else -1)) % len(options)
-        elif key.isdecimal() and 0 < int(key) <= len(options):
-            cursor = int(key) - 1
-        elif key.startswith("option-"):
-            cursor = int(key.removeprefix("option-"))
-        elif key != "space":
-            return
-        if key not in ("up", "down"):
-            picked = picked ^ {cursor} if self.request.many else frozenset({cursor})
-        self._put(cursor=cursor, picked=picked)
+        picks, writes = ask_pick.pressed(self.request, self._state.picks, key)
+        self._put(picks=picks)
+        if writes:
+            self._write_words()
 
     def _choose(self) -> None:
-        picked = sorted(self._state.picked)
-        if Decision.CHOOSE in self.request.choices and picked and not self.may_approve():
-            self._answer(Decision.CHOOSE, labels=tuple(self.request.options[number] for number in picked))
+        labels = ask_pick.labels(self.request, self._state.picks)
+        if Decision.CHOOSE in self.request.choices and labels and not self.may_approve():
+            self._answer(Decision.CHOOSE, labels=labels)
 
     def _answer(self, decision: Decision, reason: str = "", labels: tuple[str, ...] = ()) -> None:
-        edited = self._edited if decision is Decision.EDIT else None
-        answer = Answer(
-            request=self.request.id,
-            digest=self.request.digest,
-            decision=decision,
-            reason=reason,
-            input=edited,
-            labels=labels,
-        )
-        self.post_message(CommandWanted(Tell(session=self.request.session, wish=answer)))
-        self._go(1)
+        """Answer what is shown: one request, or each of a list that waits as it was read."""
+        state = self._state
+        listed = [entry.request for entry in state.together if entry not in state.left_out]
+        requests = listed if state.together else [self.request]
+        for request in requests:
+            answer = Answer(
+                request=request.id,
+                digest=request.digest,
+                decision=decision,
+                reason=reason,
+                input=self._edited if decision is Decision.EDIT else None,
+                labels=labels,
+                scope=state.scope if decision in STANDING else "session",
+            )
+            self.post_message(CommandWanted(Tell(session=request.session, wish=answer)))
+        self._go(1, answered=frozenset(request.id for request in requests))
 
-    # Writing: a reason, or another input.
+    # Several at once.
 
-    def _write_reason(self) -> None:
+    def _list(self) -> None:
+        """Show all of the requests that are alike; what is said then is said to each of them."""
+        listed = ask_alike.entries(self._alike(), self.asked.sessions, self.asked.known)
+        self._state = msgspec.structs.replace(self._state, together=listed, left_out=())
+        self._read_again()
+        self._change(doing=Doing.TOGETHER)
+
+    # Writing: a reason, an answer, or another input.
+
+    def _write_reason(self, decision: Decision) -> None:
         from textual.widgets import Input  # heavy, and seldom needed
 
         box = Input(placeholder="Why not? The agent is told. Empty is fine.", id="card-reason")
+        self._state = msgspec.structs.replace(self._state, saying=decision)
         self._begin_writing(Doing.REASONING, box)
+
+    def _write_words(self) -> None:
+        from textual.widgets import Input  # heavy, and seldom needed
+
+        box = Input(self._state.picks.own, placeholder="Your own words. Empty for none.", id="card-words")
+        self._begin_writing(Doing.WORDING, box)
 
     def on_input_submitted(self, event: Any) -> None:
         event.stop()
+        if not self._fits:
+            return
+        said = str(event.value).strip()
+        is_reason = self._state.doing is Doing.REASONING
         self._end_writing()
-        self._answer(Decision.DENY, reason=str(event.value).strip())
+        if is_reason:
+            self._answer(self._state.saying, reason=said)
+        else:
+            picks = ask_pick.worded(self.request, self._state.picks, said)
+            self._change(doing=Doing.READING, picks=picks)
 
     def _write_edit(self) -> None:
         if Decision.EDIT not in self.request.choices or not can_edit(self.request) or self.may_approve():
@@ -310,7 +380,8 @@ class AskCard(Overlay):
             self._review()
         else:
             self._end_writing()
-            self._change(doing=Doing.READING)
+            before = Doing.TOGETHER if self._state.together else Doing.REVIEWING if self._edited else Doing.READING
+            self._change(doing=before)
 
     def _end_writing(self) -> None:
         if self._writing is not None:
@@ -329,14 +400,20 @@ class AskCard(Overlay):
         self._change(doing=Doing.REVIEWING, wrong="", edited=True, read=self.body.seen_end, below=self.body.below)
 
     def _read_again(self) -> None:
-        self.body.read(self._state.sheet.rows)
+        self.body.read(self._rows)
         self._put(read=self.body.seen_end, below=self.body.below)
+
+    def _rows(self, width: int) -> list[Line]:
+        """What there is to read: the request, with its answers where they stand nowhere else, or the whole list."""
+        if self._state.together:
+            return ask_alike.rows(self._state.together, width)
+        return self._state.sheet.rows(width, with_options=not self._is_whole)
 
     # From one to the next.
 
-    def _go(self, by: int) -> None:
-        """Show the request after or before this one; leave when there is none."""
-        waiting = [ask for ask in self.asked.waiting if ask.id != self.request.id]
+    def _go(self, by: int, answered: frozenset[RequestId] = frozenset()) -> None:
+        """Show the request after or before this one; leave when there is none but those just *answered*."""
+        waiting = [ask for ask in self._ready() if ask.id != self.request.id and ask.id not in answered]
         if not waiting:
             self.post_message(CardLeft(()))
             return
@@ -349,7 +426,7 @@ class AskCard(Overlay):
         self._edited = self._draft = None
         self._state = self._fresh(request)
         self.body.dim(False)
-        self.body.read(self._state.sheet.rows)
+        self.body.read(self._rows)
         self._change(read=self.body.seen_end, below=self.body.below)
 
     def _over(self) -> None:
@@ -365,9 +442,12 @@ class AskCard(Overlay):
 
     def _fresh(self, request: Request) -> CardState:
         known = self.asked.known.get(request.session, ())
+        session = self.asked.sessions.get(request.session)
         return CardState(
             sheet=sheet(request, known),
-            session=self.asked.sessions.get(request.session),
+            session=session,
+            reaches=reaches(session, self.asked.projects.get(request.session, "")),
+            alike=ask_alike.alike(request, self._ready()),
             place=place_in(self.asked.waiting, request.id) or 1,
             waiting=max(1, len(self.asked.waiting)),
         )
@@ -384,42 +464,21 @@ class AskCard(Overlay):
 
     def _put(self, **changes: Any) -> None:
         self._state = msgspec.structs.replace(self._state, **changes)
-        self.head.say(*head_lines(self._state, self.look, self.clock.now()))
-        self.notes.say(*note_lines(self._state, self.look, self.letters()))
-        self.choices.say(*choice_lines(self._state, self.look, self.keys))
-        self._share_room()
-
-    def _share_room(self) -> None:
-        """The request gets the rows that nothing else needs."""
-        writing = {Doing.REASONING: 4, Doing.EDITING: 9}.get(self._state.doing, 0)
-        around = len(self.head.drawn) + len(self.notes.drawn) + len(self.choices.drawn) + writing
-        room = self.app.size.height * 96 // 100 - BORDER - around
-        if self.body.styles.max_height is None or self.body.styles.max_height.value != max(LEAST_ROWS, room):
-            self.body.styles.max_height = max(LEAST_ROWS, room)
+        size = self.app.size.width, self.app.size.height
+        laid = laid_out(self._state, self.look, self.keys, self.letters(), self.clock.now(), size)
+        moved = laid.is_whole != self._is_whole and bool(self.request.options) and not self._edited
+        self._fits, self._is_whole = laid.fits, laid.is_whole
+        self.head.say(*laid.head)
+        self.notes.say(*laid.notes)
+        self.choices.say(*laid.choices)
+        if laid.body_rows != self._body_rows:
+            self._body_rows = self.body.styles.max_height = laid.body_rows
+        if moved:
+            self._read_again()
 
     def _look_at_clock(self) -> None:
-        armed = self.arming.look(self.clock.ticking())
+        armed = self.arming.look(self.clock.ticking()) and self._fits
         if armed != self._state.armed:
             self._put(armed=armed)
         if armed and self._gauge is not None:
             self._gauge.pause()
-
-
-def how_it_closed(closed: Closed | None, session: Session | None) -> str:
-    """In words: who closed a request that a person was just looking at."""
-    if session is None:
-        return "The session is not in the list any more."
-    if closed is None:
-        return "It does not wait any more."
-    if closed.decision is None:
-        return f"Withdrawn: {clean_line(closed.by) or 'the agent does not wait for it any more'}."
-    words = {
-        Decision.ALLOW: "Allowed once",
-        Decision.ALWAYS: "Always allowed",
-        Decision.DENY: "Denied",
-        Decision.EDIT: "Allowed with another input",
-        Decision.CHOOSE: "Answered",
-        Decision.LATER: "Set aside",
-    }
-    by = {"user": "by you, elsewhere", "policy": "by a rule"}.get(closed.by, f"by {clean_line(closed.by)}")
-    return f"{words[closed.decision]} {by}."

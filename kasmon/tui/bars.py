@@ -10,14 +10,21 @@ from textual.reactive import reactive
 from textual.strip import Strip
 from textual.widget import Widget
 
+from kasmon.model.command import Mode
 from kasmon.model.fleet import Totals
-from kasmon.model.state import ATTENTION, SessionState
-from kasmon.tui.keys import Action
+from kasmon.model.session import Session
+from kasmon.model.state import ALIVE, ATTENTION, SessionState
+from kasmon.tui.keys import Action, Offered
 from kasmon.tui.look import Look, Span, count, money, width_of
-from kasmon.tui.messages import ActionWanted
+from kasmon.tui.messages import ActionWanted, StateClicked
+from kasmon.tui.meter import can
 
 LOUD: Final = frozenset({"asking", "lost", "crashed"})
 """States whose names stand out."""
+GAP: Final = 3
+"""Cells between two keys of the line at the bottom."""
+KEPT: Final = 2
+"""So many offers at the end of the line at the bottom are there however narrow it is: the way to help, the way out."""
 
 
 class LineWidget(Widget):
@@ -55,6 +62,10 @@ class TopBar(LineWidget):
     """The fleet in one line: how many are in which state, tokens, cost."""
 
     counted: reactive[Counted | None] = reactive(None)
+    _first = 0
+    """The cell where the states begin."""
+    _placed: Sequence[tuple[str, int]] = ()
+    """Each state, and how many cells it takes."""
 
     def line(self, width: int) -> Strip:
         left: list[Span] = [(" kasmon ", "accent.bold"), (" ", "text")]
@@ -62,12 +73,14 @@ class TopBar(LineWidget):
         if self.counted is not None:
             totals = self.counted.totals
             left += [(f"{self.counted.sessions} ", "text.bold"), (_plural("session", self.counted.sessions), "soft")]
-            cost: list[Span] = [(f"{money(totals.cost_usd)} ", "text.bold")]
+            cost: list[Span] = [(f"{money(totals.cost_usd)} ", "text.bold")] if totals.cost_usd else []
             tokens: list[Span] = [(f"{count(totals.tokens)} ", "text"), ("tokens   ", "faint")]
+            tokens = tokens if totals.tokens else []
             for right in ([*tokens, *cost], cost, []):
                 room = width - width_of(left) - width_of(right) - 2
                 if width_of(self._states(totals, 0)) <= room:
                     break
+            self._first = width_of(left)
             left += self._states(totals, room)
         return self.look.between(left, right, width, "surface")
 
@@ -85,7 +98,17 @@ class TopBar(LineWidget):
             if left < 0:
                 break
             each.append((f" {name}", f"state-{name}" if name in LOUD else "soft"))
+        if room > 0:
+            self._placed = list(zip((name for name, _ in states), map(width_of, spans), strict=True))
         return [span for each in spans for span in each]
+
+    def on_click(self, event: events.Click) -> None:
+        """A click on a state narrows the list to it; another one shows all again."""
+        x = self._first
+        for name, size in self._placed:
+            if x <= event.x < x + size:
+                self.post_message(StateClicked(name))
+            x += size
 
 
 class Notice(msgspec.Struct, frozen=True):
@@ -130,6 +153,27 @@ class Offer(msgspec.Struct, frozen=True):
     label: str
 
 
+def is_offered(when: Offered, session: Session | None, is_somewhere: bool) -> bool:
+    """Whether the line at the bottom offers it while the cursor is on *session*, or on nothing at all."""
+    match when:
+        case Offered.NEVER:
+            return False
+        case Offered.ALWAYS:
+            return True
+        case Offered.SOMEWHERE:
+            return is_somewhere
+    if session is None:
+        return False
+    if when is Offered.QUEUED:
+        return session.queue > 0
+    runs = session.state in ALIVE
+    if when is Offered.INTERRUPTIBLE:
+        return can(session, "interrupts")
+    if when is Offered.LIVE_TERMINAL:
+        return runs and session.mode is Mode.TMUX
+    return runs is (when is Offered.RUNNING)
+
+
 def offers(actions: Sequence[Action], shown: Sequence[str]) -> tuple[Offer, ...]:
     """What the line at the bottom offers for *actions* whose first keys are *shown*."""
     return tuple(Offer(row.id, key, row.label) for row, key in zip(actions, shown, strict=True) if key)
@@ -143,21 +187,21 @@ class KeyBar(LineWidget):
     def line(self, width: int) -> Strip:
         spans: list[Span] = [(" ", "text")]
         for offer, _, _ in self._placed(width):
-            gap = "   " if len(spans) > 1 else ""
+            gap = " " * GAP if len(spans) > 1 else ""
             spans += [(gap, "text"), (f"{offer.key} ", "accent.bold"), (offer.label, "soft")]
         return self.look.strip(spans, width, "surface")
 
     def _placed(self, width: int) -> list[tuple[Offer, int, int]]:
-        """Where each key stands; those that do not fit are left out, but never the last one."""
+        """Where each key stands; those that do not fit are left out, but never the last ones."""
         placed: list[tuple[Offer, int, int]] = []
-        last = self.offered[-1:] if self.offered else ()
+        last = self.offered[-KEPT:]
         keep = sum(_offer_width(offer) for offer in last)
         x = 1
         for offer in self.offered:
             size = _offer_width(offer)
-            if x + size + (keep if offer not in last else 0) - 3 > width:
+            if offer not in last and x + size + keep - GAP > width:
                 continue
-            placed.append((offer, x, x + size - 3))
+            placed.append((offer, x, x + size - GAP))
             x += size
         return placed
 
@@ -172,7 +216,7 @@ def _plural(word: str, number: int) -> str:
 
 
 def _offer_width(offer: Offer) -> int:
-    return cell_len(offer.key) + 1 + cell_len(offer.label) + 3
+    return cell_len(offer.key) + 1 + cell_len(offer.label) + GAP
 
 
 def _by_attention(totals: Totals) -> list[tuple[str, int]]:

@@ -11,8 +11,10 @@ from textual.geometry import Size
 from textual.screen import Screen
 from textual.widget import Widget
 
+from kasmon.tui.thrift import Plain
 
-class Board(Screen[None]):
+
+class Board(Plain, Screen[None]):
     """Textual's screen; what waits for a repaint is repainted, and every widget is told its first size."""
 
     _told: frozenset[Widget] = frozenset()

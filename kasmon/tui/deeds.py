@@ -11,7 +11,9 @@ from kasmon.model.command import Interrupt, Mode, Stop
 from kasmon.model.session import Session
 from kasmon.model.state import ALIVE
 from kasmon.model.text import Line
+from kasmon.tui.meter import can
 from kasmon.tui.order import Sort, View
+from kasmon.tui.reading import ReadingDeeds
 from kasmon.tui.world import Forget, Restart, Tell, Wanted
 
 if TYPE_CHECKING:
@@ -19,7 +21,7 @@ if TYPE_CHECKING:
     from kasmon.tui.dialogs import NewSession, Question, Sure
 
 
-class Deeds:
+class Deeds(ReadingDeeds):
     """The hands of the app."""
 
     def __init__(self, app: "Kasmon") -> None:
@@ -76,7 +78,10 @@ class Deeds:
             self._write_to([session])
 
     def interrupt(self) -> None:
-        if (session := self._alive()) is not None:
+        session = self._alive()
+        if session is not None and not can(session, "interrupts"):
+            self.app.say(f"{clean_line(session.name)} cannot be interrupted.", severity="warning")
+        elif session is not None:
             self._want(Tell(session=session.id, wish=Interrupt()))
 
     def stop(self) -> None:
@@ -154,7 +159,10 @@ class Deeds:
     # The view.
 
     def filter(self) -> None:
-        self.app.desk.begin_filter()
+        self.app.desk.begin_filter(self.app.keys)
+
+    def show_all(self) -> None:
+        self.app.desk.show_all()
 
     def sort(self) -> None:
         view = self.app.desk.table.view
@@ -190,11 +198,6 @@ class Deeds:
 
     def leave_focus(self) -> None:
         self.app.inside.leave()
-
-    def break_off(self) -> None:
-        session = self.app.desk.preview.session
-        if session is not None:
-            self._want(Tell(session=session.id, wish=Interrupt()))
 
     def read_up(self) -> None:
         self.app.inside.scroll(-1)
@@ -235,6 +238,8 @@ class Deeds:
         running = sum(session.exists for session in self.app.fleet.sessions)
         many = "1 agent goes on." if running == 1 else f"{running} agents go on."
         goes_on = f"{many} `kasmon` shows them again." if running else "No agent runs."
+        if not self.app.agents_go_on:
+            goes_on = "The demo ends with it, and its agents too."
         question = Question("Quit", ("The dashboard closes.", goes_on), "quit", deaf_s=0.0)
         self._sure(question, lambda dialog: self.app.exit())
 

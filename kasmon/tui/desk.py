@@ -5,7 +5,6 @@ from typing import Final
 import msgspec
 from textual import events
 from textual.app import ComposeResult
-from textual.containers import Container, Vertical
 from textual.strip import Strip
 from textual.widget import Widget
 
@@ -16,11 +15,20 @@ from kasmon.tui.clock import Clock
 from kasmon.tui.filter import FilterBar
 from kasmon.tui.fleet import ListHeader, SessionTable
 from kasmon.tui.focus import FocusView
+from kasmon.tui.keys import Keys
 from kasmon.tui.look import Look
-from kasmon.tui.messages import FilterChanged, FilterLeft, SessionSelected
+from kasmon.tui.messages import (
+    FilterChanged,
+    FilterLeft,
+    PlaceChanged,
+    SessionSelected,
+    SortWanted,
+    StateClicked,
+)
 from kasmon.tui.order import Change, View, difference
 from kasmon.tui.preview import Content, Preview
 from kasmon.tui.tally import Tally
+from kasmon.tui.thrift import PlainContainer, PlainVertical
 
 LEAST_WIDTH: Final = 40
 LEAST_HEIGHT: Final = 10
@@ -46,7 +54,7 @@ class TooSmall(Widget):
         return self.look.strip([(lines[y] if y < len(lines) else "", "text")], width)
 
 
-class Desk(Container):
+class Desk(PlainContainer):
     """Everything on the main screen. Gets the fleet and the view; tells nobody but by its widgets' messages."""
 
     def __init__(self, look: Look, clock: Clock, make_inside: Content) -> None:
@@ -61,16 +69,18 @@ class Desk(Container):
         self.banner = Banner(look, id="banner")
         self.key_bar = KeyBar(look, id="keys")
         self.small = TooSmall(look)
-        self.side = Vertical(id="side")
+        self.side = PlainVertical(id="side")
         self.preview_wanted = True
         self.pinned: SessionId | None = None
         self.focused_inside = False
+        self._kept_focus: Widget | None = None
+        """What had the keyboard when the window became too small for it."""
         self._counted_at = float("-inf")
         self._rows_given = -1
 
     def compose(self) -> ComposeResult:
         yield self.top_bar
-        with Container(id="middle"):
+        with PlainContainer(id="middle"):
             with self.side:
                 yield self.filter_bar
                 yield self.table_header
@@ -80,12 +90,22 @@ class Desk(Container):
         yield self.key_bar
         yield self.small
 
+    def on_mount(self) -> None:
+        self.app.screen_change_signal.subscribe(self, lambda _screen: self._tell_place())
+
+    def on_descendant_focus(self) -> None:
+        self._tell_place()
+
+    def _tell_place(self) -> None:
+        self.post_message(PlaceChanged())
+
     def take(self, fleet: Fleet, change: Change | None = None) -> None:
         """Show *fleet*."""
         change = change or difference(self.table.fleet, fleet)
         self.table.take(fleet, change)
         self.tally.take(change.changed, change.gone)
         self._count()
+        self._tell_filter()
         self._preview_selected()
         self._share_room()
 
@@ -141,31 +161,50 @@ class Desk(Container):
         self._preview_selected()
         self.screen.set_focus(self.table)
 
-    def begin_filter(self) -> None:
-        self.filter_bar.begin()
+    def begin_filter(self, keys: Keys) -> None:
+        """Take what to narrow the list to."""
+        self.filter_bar.begin(keys)
+        self._share_room()
+
+    def show_all(self) -> None:
+        """Narrow the list to nothing."""
+        self.look_at(msgspec.structs.replace(self.table.view, filter=""))
 
     def on_filter_changed(self, message: FilterChanged) -> None:
         message.stop()
         self.look_at(msgspec.structs.replace(self.table.view, filter=message.text))
 
+    def on_state_clicked(self, message: StateClicked) -> None:
+        """Narrow the list to this state, or show all again. Not while somebody writes there, or is inside."""
+        message.stop()
+        if self.filter_bar.box is None and not self.focused_inside:
+            text, view = f"state:{message.state}", self.table.view
+            self.look_at(msgspec.structs.replace(view, filter="" if view.filter == text else text))
+
+    def on_sort_wanted(self, message: SortWanted) -> None:
+        message.stop()
+        self.look_at(msgspec.structs.replace(self.table.view, sort=message.sort))
+
     def on_filter_left(self, message: FilterLeft) -> None:
         message.stop()
         if not message.kept:
-            self.look_at(msgspec.structs.replace(self.table.view, filter=""))
+            self.show_all()
         self.filter_bar.end()
+        self._share_room()
         self.screen.set_focus(self.table)
 
     def on_session_selected(self, message: SessionSelected) -> None:
         """In here, not in the app: what the desk itself makes a widget post comes no further than the desk."""
         message.stop()
         self._preview_selected()
+        self._tell_place()
 
     def on_resize(self, event: events.Resize) -> None:
         self._lay_out()
 
     def _lay_out(self) -> None:
         width, height = self.app.size
-        self.set_class(width < LEAST_WIDTH or height < LEAST_HEIGHT, "-too-small")
+        self._be_too_small(width < LEAST_WIDTH or height < LEAST_HEIGHT)
         self.set_class(width >= BESIDE_WIDTH, "-beside")
         self.set_class(not self.preview_wanted or (height < 16 and width < BESIDE_WIDTH), "-no-preview")
         self.set_class(self.focused_inside, "-inside")
@@ -173,17 +212,31 @@ class Desk(Container):
         self._rows_given = -1
         self._share_room()
 
+    def _be_too_small(self, too_small: bool) -> None:
+        """Textual takes the keyboard from what it hides; what had it gets it back, or else the list."""
+        was = self.has_class("-too-small")
+        self.set_class(too_small, "-too-small")
+        if too_small and not was:
+            self._kept_focus = self.screen.focused
+        elif was and not too_small and self.screen.focused is None:
+            kept, self._kept_focus = self._kept_focus, None
+            self.screen.set_focus(kept if kept is not None and kept.is_attached else self.table)
+
     def _share_room(self) -> None:
         """Below each other, the list gets what it needs, and at most half."""
         room = self.app.size.height - 2
         beside = self.has_class("-beside") or self.has_class("-no-preview")
-        wanted = 0 if beside else min(max(4, len(self.table.items) + 1), max(5, room // 2))
+        needed = len(self.table.items) + 1 if self.table.items else len(self.table.nothing()) + 2
+        needed += self.filter_bar.has_class("-shown")
+        wanted = 0 if beside else min(max(4, needed), max(5, room // 2))
         if wanted != self._rows_given:
             self._rows_given = wanted
             self.side.styles.height = wanted or "1fr"
 
     def _tell_filter(self) -> None:
-        self.filter_bar.tell(self.table.view.filter, len(self.table.shown()), len(self.table.fleet.sessions))
+        text = self.table.view.filter
+        shown = len(self.table.shown()) if text else 0
+        self.filter_bar.tell(text, shown, len(self.table.fleet.sessions))
 
     def _preview_selected(self) -> None:
         kept = self.preview.session.id if self.focused_inside and self.preview.session else self.pinned

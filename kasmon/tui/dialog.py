@@ -2,27 +2,34 @@
 
 import itertools
 from collections.abc import Iterable, Sequence
-from typing import ClassVar
+from typing import ClassVar, Final
 
+from rich.cells import cell_len
 from textual import events
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Horizontal, Vertical
 from textual.content import Content
+from textual.geometry import Size
 from textual.message import Message
 from textual.strip import Strip
 from textual.widget import Widget
 from textual.widgets import Static
 
+from kasmon.clean import clean_line
 from kasmon.errors import KasmonError
+from kasmon.model.text import Token
 from kasmon.tui.bars import Banner, Notice
 from kasmon.tui.keys import Keys
 from kasmon.tui.lines import DrawnLine, Lines
 from kasmon.tui.look import Look, Span
 from kasmon.tui.messages import CommandWanted
 from kasmon.tui.overlay import Overlay
+from kasmon.tui.reader import Sentences
 from kasmon.tui.world import Wanted
 
+ROOMY_ROWS: Final = 28
+"""In a lower window what stands in a dialog moves together, so that its keys are in sight."""
 _tokens = itertools.count(1)
 
 
@@ -40,7 +47,7 @@ class Dialog(Overlay):
         self.token = next(_tokens)
         self.busy = False
         self._early: list[events.Key] | None = []
-        self.problem = Lines(look, id="problem")
+        self.problem = Sentences(look, id="problem")
         self.foot = Lines(look, id="foot")
         self.banner = Banner(look, id="dialog-banner")
 
@@ -60,7 +67,7 @@ class Dialog(Overlay):
         """Show these keys and what they do at the foot."""
         spans: list[Span] = []
         for key, label in offers:
-            spans += [(f" {key} ", "accent.bold"), (f"{label}   ", "soft")]
+            spans += [("   " if spans else "", "text"), (f" {key} ", "accent.bold"), (label, "soft")]
         self.foot.say(DrawnLine(), DrawnLine(tuple(spans)))
 
     def want(self, wanted: Wanted) -> None:
@@ -70,9 +77,10 @@ class Dialog(Overlay):
             self.problem.say()
             self.post_message(CommandWanted(wanted, token=self.token))
 
-    def done(self, wanted: Wanted) -> None:
-        """*wanted* is done."""
+    def done(self, wanted: Wanted, word: str) -> str:
+        """*wanted* is done, which the world tells by *word*; return what the person is told."""
         self.dismiss()
+        return word
 
     def refused(self, wanted: Wanted, error: KasmonError) -> None:
         """It was not done: say why, keep everything."""
@@ -80,8 +88,8 @@ class Dialog(Overlay):
         self.complain(error.message, error.hint)
 
     def complain(self, problem: str, hint: str = "") -> None:
-        lines: list[Sequence[Span]] = [((f" {problem}", "bad.bold"),)]
-        self.problem.say(DrawnLine(), *lines, *([((f" {hint}", "soft"),)] if hint else []))
+        said = [(clean_line(problem), Token.ERROR), *([(clean_line(hint), Token.NOTICE)] if hint else [])]
+        self.problem.say(("", Token.NOTICE), *said)
 
     def notice(self, notice: Notice | None) -> None:
         """Something waits elsewhere."""
@@ -93,6 +101,20 @@ class Dialog(Overlay):
         for widget in self.query("Lines, Banner, Reader, Choice"):
             widget.look = look  # type: ignore[attr-defined]
             widget.refresh()
+
+    def on_resize(self) -> None:
+        self.set_class(self.app.size.height < ROOMY_ROWS, "-tight")
+
+    def on_input_changed(self) -> None:
+        self._take_back()
+
+    def on_text_area_changed(self) -> None:
+        self._take_back()
+
+    def _take_back(self) -> None:
+        """What was wrong is being mended."""
+        if not self.busy:
+            self.problem.say()
 
     def action_leave(self) -> None:
         self.dismiss()
@@ -128,7 +150,7 @@ class Chosen(Message):
 
 
 class Choice(Widget, can_focus=True):
-    """One of a few words; left and right change it, a click takes it."""
+    """One of a few words, on as many lines as they need; left and right change it, a click takes it."""
 
     ALLOW_SELECT = False
 
@@ -140,19 +162,36 @@ class Choice(Widget, can_focus=True):
     def put(self, options: Sequence[str], chosen: int = 0) -> None:
         """Offer other words."""
         self.options, self.chosen = tuple(options), chosen
-        self.refresh()
+        self.refresh(layout=True)
 
     @property
     def value(self) -> str:
         return self.options[self.chosen] if self.options else ""
 
+    def get_content_height(self, container: Size, viewport: Size, width: int) -> int:
+        return 1 + max((row for row, _, _ in self._placed(width)), default=0)
+
+    def _placed(self, width: int) -> list[tuple[int, int, int]]:
+        """Row, first cell and cells of each word."""
+        placed: list[tuple[int, int, int]] = []
+        row = x = 0
+        for option in self.options:
+            size = cell_len(option) + 2
+            if x and x + size > width:
+                row, x = row + 1, 0
+            placed.append((row, x, size))
+            x += size + 1
+        return placed
+
     def render_line(self, y: int) -> Strip:
         spans: list[Span] = []
-        for number, option in enumerate(self.options):
-            here = number == self.chosen
-            role = ("accent.solid.bold" if self.has_focus else "accent.bold") if here else "soft"
-            spans += [(f" {option} ", role), (" ", "text")]
-        return self.look.strip(spans, self.size.width, "background" if y == 0 else "raised")
+        for number, (row, _, _) in enumerate(self._placed(self.size.width)):
+            if row == y:
+                here = number == self.chosen
+                role = ("accent.solid.bold" if self.has_focus else "accent.bold") if here else "soft"
+                mark = self.look.mark("cursor") if here and not self.has_focus else " "
+                spans += [(f"{mark}{self.options[number]} ", role), (" ", "text")]
+        return self.look.strip(spans, self.size.width, "background")
 
     def on_key(self, event: events.Key) -> None:
         step = {"left": -1, "h": -1, "right": 1, "l": 1, "space": 1}.get(event.key)
@@ -161,11 +200,9 @@ class Choice(Widget, can_focus=True):
             self.choose((self.chosen + step) % len(self.options))
 
     def on_click(self, event: events.Click) -> None:
-        x = 0
-        for number, option in enumerate(self.options):
-            if x <= event.x < x + len(option) + 2:
+        for number, (row, x, size) in enumerate(self._placed(self.size.width)):
+            if row == event.y and x <= event.x < x + size:
                 self.choose(number)
-            x += len(option) + 3
 
     def choose(self, number: int) -> None:
         self.chosen = number

@@ -5,8 +5,10 @@ from pathlib import Path
 from typing import ClassVar
 
 import msgspec
+from textual import events
 from textual.binding import Binding, BindingType
 from textual.containers import Vertical
+from textual.content import Content
 from textual.widget import Widget
 from textual.widgets import Input
 
@@ -16,14 +18,15 @@ from kasmon.errors import KasmonError
 from kasmon.model.command import Mode, Prompt, When
 from kasmon.model.permission import SessionId
 from kasmon.model.session import Session
+from kasmon.model.text import Line as TextLine
+from kasmon.model.text import Token, fitted
 from kasmon.tui.asking import SILENCE_S
 from kasmon.tui.clock import Clock
 from kasmon.tui.dialog import Choice, Chosen, Dialog, Field
 from kasmon.tui.keys import Keys
-from kasmon.tui.lines import DrawnLine, Lines
 from kasmon.tui.look import Look
 from kasmon.tui.prompt import TextBox
-from kasmon.tui.reader import Reader, Rows
+from kasmon.tui.reader import Reader, Rows, Sentences
 from kasmon.tui.world import Create, Rename, Tell, Wanted
 
 MODES = {Mode.TMUX: "terminal", Mode.SDK: "structured", Mode.INTERPRETER: "interpreter"}
@@ -51,14 +54,14 @@ class NewSession(Dialog):
         self.workdir, self.taken = workdir, frozenset(taken)
         self.agent = Choice(look, (), id="agent")
         self.mode = Choice(look, (), id="mode")
-        self.why = Lines(look, id="why")
+        self.why = Sentences(look, id="why")
 
     def inside(self) -> Iterable[Widget]:
         yield Field("Name", Line(placeholder="fix-auth", id="name"))
         yield Field("Agent", Vertical(self.agent, self.why))
         yield Field("Mode", self.mode)
         yield Field("Folder", Line(self.workdir, id="folder"))
-        yield Field("First prompt", TextBox(self.keys, "None: it waits for you", id="first-prompt"))
+        yield Field("First prompt", TextBox(self.keys, "Empty: it waits for you", id="first-prompt"))
 
     def on_mount(self) -> None:
         self.offer(("⏎" if self.look.utf8 else "enter", "start"), ("tab", "next field"), ("esc", "close"))
@@ -70,11 +73,11 @@ class NewSession(Dialog):
         self.agent.put([offer.name for offer in self.offers if not offer.problem])
         missing = [f"{offer.name}: {offer.problem}" for offer in self.offers if offer.problem]
         if not self.agent.options:
-            reasons = [((f" {clean_line(why)}", "soft"),) for why in missing]
-            self.why.say(((" No agent can be started. ", "bad.bold"),), *reasons)
+            reasons = [(clean_line(why), Token.NOTICE) for why in missing]
+            self.why.say(("No agent can be started.", Token.ERROR), *reasons)
         elif missing:
             names = ", ".join(offer.name for offer in self.offers if offer.problem)
-            self.why.say(((f" not installed: {clean_line(names)}", "faint"),))
+            self.why.say((f"not installed: {clean_line(names)}", Token.FAINT))
         self._offer_modes()
 
     def on_chosen(self, message: Chosen) -> None:
@@ -128,9 +131,8 @@ class Message(Dialog):
     def __init__(self, look: Look, keys: Keys, sessions: Sequence[Session], draft: str = "") -> None:
         super().__init__(look, keys)
         self.sessions, self.draft = tuple(sessions), draft
-        one = len(self.sessions) == 1
-        self.title_text = f"To {clean_line(self.sessions[0].name)}" if one else f"To {len(self.sessions)} sessions"
-        self.names = Lines(look, id="names")
+        self.title_text = self._title()
+        self.names = Reader(look, self._names, margin=1)
         self.when = Choice(look, tuple(WHEN), id="when")
         self._failed: dict[SessionId, str] = {}
         self._open = 0
@@ -142,8 +144,6 @@ class Message(Dialog):
         yield Field("If busy", self.when)
 
     def on_mount(self) -> None:
-        names = ", ".join(clean_line(session.name) for session in self.sessions)
-        self.names.say(((f" {names}", "soft"),))
         newline = self.keys.shown("newline", self.look.utf8)
         self.offer(
             ("⏎" if self.look.utf8 else "enter", "send"), (newline, "new line"), ("tab", "when"), ("esc", "close")
@@ -161,8 +161,20 @@ class Message(Dialog):
             self.busy = False
             self.want(Tell(session=session.id, wish=prompt))
 
-    def done(self, wanted: Wanted) -> None:
+    def _title(self) -> str:
+        one = len(self.sessions) == 1
+        return f"To {clean_line(self.sessions[0].name)}" if one else f"To {len(self.sessions)} sessions"
+
+    def _names(self, width: int) -> Sequence[TextLine]:
+        """Whom it goes to, all of them."""
+        names = ", ".join(clean_line(session.name) for session in self.sessions)
+        return fitted([(names, Token.OUTPUT)], width)
+
+    def done(self, wanted: Wanted, word: str) -> str:
         self._settle()
+        if len(self.sessions) == 1 and not self._failed:
+            return word
+        return "" if self._open or self._failed else f"Sent to {len(self.sessions)} sessions."
 
     def refused(self, wanted: Wanted, error: KasmonError) -> None:
         if isinstance(wanted, Tell):
@@ -181,8 +193,8 @@ class Message(Dialog):
         sent = len(self.sessions) - len(self._failed)
         self.sessions = tuple(session for session in self.sessions if session.id in self._failed)
         why = next(iter(self._failed.values()))
-        names = ", ".join(clean_line(session.name) for session in self.sessions)
-        self.names.say(((f" {names}", "soft"),))
+        self.names.read(self._names)
+        self.query_one(".dialog").border_title = Content(self._title())
         if sent:
             self.complain(f"Sent to {sent}; {len(self._failed)} did not take it.", why)
         else:
@@ -242,12 +254,12 @@ class Sure(Dialog):
         self._asked_at = clock.ticking()
 
     def inside(self) -> Iterable[Widget]:
-        yield Lines(self.look, id="question")
+        yield Sentences(self.look, id="question")
 
     def on_mount(self) -> None:
-        first, *others = self.question.lines
-        lines = [DrawnLine(((f" {clean_line(first)}", "text"),))]
-        self.query_one("#question", Lines).say(*lines, *(((f" {clean_line(line)}", "soft"),) for line in others))
+        first, *others = (clean_line(line) for line in self.question.lines)
+        asked = self.query_one("#question", Sentences)
+        asked.say((first, Token.TEXT), *((line, Token.NOTICE) for line in others))
         self.offer(("y", self.question.yes), ("esc", "no"))
         self._asked_at = self.clock.ticking()
         self.begin(None)
@@ -276,6 +288,12 @@ class Reading(Dialog):
 
     def on_resize(self) -> None:
         self._share_room()
+
+    def on_key(self, event: events.Key) -> None:
+        if (rows := {"j": 1, "k": -1}.get(event.key)) is not None:
+            self.reader.scroll_rows(rows)
+        elif event.key == "space":
+            self.reader.scroll_pages(1)
 
     def _share_room(self) -> None:
         """The text gets the rows that the frame and the foot leave."""

@@ -1,9 +1,10 @@
 """Textual's driver with a tap on stdin: while a terminal has the focus, bytes go there, not through Textual's parser.
 
 It rests on Textual 8.2: `run_input_thread`, `process_message`, and what `tests/tui/test_driver.py` names.
-Beyond the tap it mends four things: a terminal that went away is told once and nothing spins (textual#6690), leaving
-and suspending need no wait of 0.2 s, a SIGTSTP in the middle of a paint does not lock up, and SIGCONT brings the whole
-picture back, however often it comes.
+Beyond the tap it mends five things: a terminal that went away is told once and nothing spins (textual#6690), leaving
+and suspending need no wait of 0.2 s, a SIGTSTP in the middle of a paint does not lock up, SIGCONT brings the whole
+picture back, however often it comes, and what is drawn while another program has the terminal goes nowhere: in Textual
+it waits in a queue that nobody empties, and when that is full the app stands still for ever.
 """
 
 import contextlib
@@ -22,6 +23,8 @@ from textual._parser import ParseError
 from textual._xterm_parser import XTermParser
 from textual.drivers.linux_driver import LinuxDriver
 
+from kasmon.tui import guard
+from kasmon.tui.parser import KeyParser
 from kasmon.tui.tap import Tap
 
 LEGACY_KEYBOARD: Final = "\x1b[>0u"
@@ -82,12 +85,12 @@ class TapDriver(LinuxDriver):
             self.flush()
 
     def write(self, data: str) -> None:
-        if not self.gone:
+        if not self.gone and not self._asleep:
             super().write(data)
 
     def start_application_mode(self) -> None:
-        super().start_application_mode()  # type: ignore[no-untyped-call]
         self._asleep = False
+        super().start_application_mode()  # type: ignore[no-untyped-call]
         if self._tap is not None:
             self._set_legacy(True)
 
@@ -111,9 +114,10 @@ class TapDriver(LinuxDriver):
             self._loop.call_soon_threadsafe(call)
 
     def _stop(self) -> None:
-        if self._auto_restart and self._writer_thread is not None and not self._asleep:
+        if self._auto_restart and self._writer_thread is not None:
             self.suspend_application_mode()
             self._must_signal_resume = True
+        guard.wake()
         os.kill(os.getpid(), signal.SIGSTOP)
 
     def _go_on(self) -> None:
@@ -146,7 +150,7 @@ class TapDriver(LinuxDriver):
 
     def run_input_thread(self) -> None:
         """Read until told to stop; what no tap takes goes through Textual's parser, as in Textual."""
-        parser = XTermParser(self._debug)
+        parser = KeyParser(self._debug)
         decode = getincrementaldecoder("utf-8")("replace").decode
         settle_at: float | None = None
         try:

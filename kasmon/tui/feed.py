@@ -1,13 +1,16 @@
 """The transcripts that were looked at lately, and the diffs seen in them; filled by whoever reads the logs."""
 
 from collections import OrderedDict
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from kasmon.host.wire import Written
 from kasmon.model.event import ToolFinished
 from kasmon.model.permission import SessionId
 from kasmon.store.log import START, Cursor
 from kasmon.tui.world import Heard
+
+if TYPE_CHECKING:
+    from kasmon.model.transcript import Transcript
 
 KEPT: Final = 8
 """How many transcripts are kept."""
@@ -21,13 +24,29 @@ class Told:
 
         self.transcript = Transcript()
         self.cursor: Cursor = START
+        self._end: Transcript | None = None
+        """The end of a long story, until all of it is read."""
         self.diff = ""
+
+    @property
+    def shown(self) -> "Transcript":
+        """What there is to show: all of it, or its end as long as the rest is being read."""
+        return self._end or self.transcript
 
     def take(self, heard: Heard) -> None:
         """File what was heard."""
         if isinstance(heard, Written):
             self.transcript.write(heard.text, heard.thinking)
+            if self._end is not None:
+                self._end.write(heard.text, heard.thinking)
             return
+        if heard.is_end:
+            self._end = type(self.transcript)()
+            for event in heard.events:
+                self._end.add(event)
+            return
+        if not heard.more:
+            self._end = None
         for event in heard.events:
             self.transcript.add(event)
             if isinstance(event, ToolFinished) and event.diff:

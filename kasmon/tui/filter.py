@@ -1,5 +1,6 @@
 """The line above the list that says, and takes, what the list is narrowed to."""
 
+import asyncio
 from typing import TYPE_CHECKING
 
 from textual.app import ComposeResult
@@ -7,10 +8,12 @@ from textual.containers import Horizontal
 
 from kasmon.clean import clean_line
 from kasmon.tui.bars import LineWidget
+from kasmon.tui.keys import Keys, Where
 from kasmon.tui.look import Look, Span
 from kasmon.tui.messages import ActionWanted, FilterChanged, FilterLeft
 
 if TYPE_CHECKING:
+    from textual import events
     from textual.strip import Strip
     from textual.widgets import Input
 
@@ -20,10 +23,12 @@ class FilterWords(LineWidget):
 
     text = ""
     shown = (0, 0)
+    way_out = ""
 
     def line(self, width: int) -> "Strip":
         left: list[Span] = [(" / ", "accent.bold"), (clean_line(self.text), "text.bold")]
-        left += [(f"   {self.shown[0]} of {self.shown[1]}", "soft"), ("   esc shows all", "faint")]
+        left += [(f"   {self.shown[0]} of {self.shown[1]}", "soft"), ("   ", "text")]
+        left += [(self.way_out, "accent.bold"), (" shows all" if self.way_out else "", "faint")]
         return self.look.strip(left, width, "surface")
 
     def on_click(self) -> None:
@@ -37,27 +42,36 @@ class FilterBar(Horizontal):
         super().__init__(id="filter")
         self.words = FilterWords(look)
         self.box: Input | None = None
+        self._keys = Keys()
+        self._left = asyncio.Event()
 
     def compose(self) -> ComposeResult:
         yield self.words
 
     def tell(self, text: str, shown: int, sessions: int) -> None:
         """The list is narrowed by *text* to so many of so many sessions."""
-        self.words.text, self.words.shown = text, (shown, sessions)
-        self.words.refresh()
+        if (text, (shown, sessions)) != (self.words.text, self.words.shown):
+            self.words.text, self.words.shown = text, (shown, sessions)
+            self.words.refresh()
         self.set_class(bool(text) or self.box is not None, "-shown")
 
-    def begin(self) -> None:
+    def begin(self, keys: Keys) -> None:
         """Take the keyboard."""
         if self.box is None:
-            self.box = _box(self.words.text)
+            self._keys, self._left = keys, asyncio.Event()
+            self.box = _box(self.words.text, keys)
             self.mount(self.box)
             self.words.display = False
             self.add_class("-shown")
         self.screen.set_focus(self.box)  # now: the next key may be there already
 
+    def left_by(self, key: "events.Key") -> asyncio.Event | None:
+        """What is set once *key*, which goes to the box, has given the keyboard back; None for a key that does not."""
+        return self._left if any(self._keys.action(alias, Where.FILTER) for alias in key.aliases) else None
+
     def end(self) -> None:
         """Give it back."""
+        self._left.set()
         if self.box is not None:
             self.box.remove()
             self.box = None
@@ -65,18 +79,19 @@ class FilterBar(Horizontal):
         self.set_class(bool(self.words.text), "-shown")
 
 
-def _box(text: str) -> "Input":
+def _box(text: str, keys: Keys) -> "Input":
     from textual import events
     from textual.widgets import Input  # heavy, and not on the way to the first frame
 
     class FilterInput(Input):
         async def _on_key(self, event: events.Key) -> None:
-            if event.key in ("enter", "escape", "down", "up"):
+            row = keys.action(event.key, Where.FILTER)
+            if row is None:
+                await super()._on_key(event)
+            else:
                 event.stop()
                 event.prevent_default()
-                self.post_message(FilterLeft(kept=event.key != "escape"))
-            else:
-                await super()._on_key(event)
+                self.post_message(FilterLeft(kept=row.id == "filter_keep"))
 
         def watch_value(self, value: str) -> None:
             self.post_message(FilterChanged(value))

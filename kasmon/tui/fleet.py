@@ -4,11 +4,11 @@ Only rows that changed are drawn again. The selected session stays selected when
 still for a second after each key, so that no row jumps away under a person's hand.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
 from textual import events
-from textual.geometry import Size
+from textual.geometry import Region, Size
 from textual.scroll_view import ScrollView
 from textual.strip import Strip
 from textual.widget import Widget
@@ -17,10 +17,13 @@ from kasmon.model.fleet import Fleet
 from kasmon.model.permission import SessionId
 from kasmon.model.session import Session
 from kasmon.tui.clock import Clock
-from kasmon.tui.look import Look
-from kasmon.tui.messages import SessionOpened, SessionSelected
+from kasmon.tui.keys import Keys
+from kasmon.tui.look import Look, Span
+from kasmon.tui.messages import SessionOpened, SessionSelected, SortWanted
+from kasmon.tui.nothing import nothing_lines
 from kasmon.tui.order import Arranger, Change, Heading, Item, Row, View, difference
-from kasmon.tui.row import Column, Line, columns, header, heading, moments, row
+from kasmon.tui.paint import Brush
+from kasmon.tui.row import Column, Line, column_at, columns, header, heading, moments, row
 
 QUIET_S: Final = 1.0
 """The order holds still for so long after a key."""
@@ -42,6 +45,11 @@ class ListHeader(Widget):
         table = self.table
         return header(table.columns, self.size.width, table.view.sort, table.look)
 
+    def on_click(self, event: events.Click) -> None:
+        column = column_at(self.table.columns, event.x)
+        if column is not None and column.sort is not None:
+            self.post_message(SortWanted(column.sort))
+
 
 class SessionTable(ScrollView, can_focus=True):
     """The sessions, those that need a person first. Posts `SessionSelected` and `SessionOpened`."""
@@ -60,17 +68,21 @@ class SessionTable(ScrollView, can_focus=True):
         self.pinned: SessionId | None = None
         self.items: list[Item] = []
         self.columns: tuple[Column, ...] = ()
+        self.keys = Keys()
         self.last_key_at = float("-inf")
         self._is_chosen = False
         """Somebody put the cursor where it is; before that it stays on the first line, wherever the rows go."""
         self._arranger = Arranger()
         self._selected: SessionId | str | None = None
         self._index = 0
+        self._awaited = ""
+        """The name of a session that was asked for here and is not there yet."""
         self._stale = False
         """The order may be another than the one shown."""
         self._arranged_at = float("-inf")
         self._strips: dict[SessionId, tuple[tuple[Line, str], Strip]] = {}
         self._names_width = 8
+        self._brush = Brush()
 
     # What it shows.
 
@@ -103,6 +115,8 @@ class SessionTable(ScrollView, can_focus=True):
         for gone in change.gone:
             self._strips.pop(gone, None)
         self._stale = self._stale or (self.view.by_wave and bool(change.changed))
+        if self._awaited:
+            self._meet()
         if self._stale:
             self.settle()
         self._refresh_rows({session.id for session in change.changed} | set(change.gone))
@@ -141,12 +155,12 @@ class SessionTable(ScrollView, can_focus=True):
         """A second passed: draw the rows anew whose ages read otherwise, and settle what was held."""
         self.settle()
         now = self.clock.now()
-        first = self.scroll_offset.y
-        for y, item in enumerate(self.items[first : first + self.size.height]):
-            if isinstance(item, Row) and (session := self.session(item.session)):
-                drawn = self._strips.get(item.session)
-                if drawn is not None and drawn[0][1] != moments(session, now):
-                    self.refresh_line(first + y)
+        self._paint([y for y, item in self._in_sight() if self._reads_otherwise(item, now)])
+
+    def _reads_otherwise(self, item: Item, now: float) -> bool:
+        session = self.session(item.session) if isinstance(item, Row) else None
+        drawn = None if session is None else self._strips.get(session.id)
+        return session is not None and drawn is not None and drawn[0][1] != moments(session, now)
 
     # The cursor.
 
@@ -171,6 +185,19 @@ class SessionTable(ScrollView, can_focus=True):
                 self.select_index(index)
                 return True
         return False
+
+    def await_name(self, name: str) -> None:
+        """Put the cursor on the session of this name as soon as it is there."""
+        self._awaited = name
+        self._meet()
+
+    def _meet(self) -> None:
+        for session in self._arranger.sessions.values():
+            if session.name == self._awaited:
+                self._awaited = ""
+                self.reorder()
+                self.select(session.id)
+                return
 
     def next_that_needs(self) -> SessionId | None:
         """The next session below the cursor, or from the top, that waits for a person."""
@@ -236,11 +263,14 @@ class SessionTable(ScrollView, can_focus=True):
         self._strips[item.session] = ((line, moment), strip)
         return strip
 
+    def nothing(self) -> Sequence[Sequence[Span]]:
+        """What stands in the list while it is empty."""
+        return nothing_lines(self.view.filter, self.keys, self.look.utf8)
+
     def _empty_line(self, y: int, width: int) -> Strip:
-        if self.items or y != 1:
-            return Strip.blank(width, self.look.style("text"))
-        why = f"No session fits {self.view.filter!r}." if self.view.filter else "No sessions yet. Press n to start one."
-        return self.look.strip([("  ", "text"), (why, "soft")], width)
+        lines = () if self.items else self.nothing()
+        spans = lines[y - 1] if 0 < y <= len(lines) else ()
+        return self.look.strip([("  ", "text"), *spans], width)
 
     # Events.
 
@@ -327,7 +357,15 @@ class SessionTable(ScrollView, can_focus=True):
         ids = set(wanted)
         if not ids:
             return
+        self._paint(y for y, item in self._in_sight() if isinstance(item, Row) and item.session in ids)
+
+    def _in_sight(self) -> Iterator[tuple[int, Item]]:
+        """The lines that are shown, each with its place from the top."""
         first = self.scroll_offset.y
-        for y, item in enumerate(self.items[first : first + self.size.height]):
-            if isinstance(item, Row) and item.session in ids:
-                self.refresh_line(first + y)
+        return enumerate(self.items[first : first + self.size.height])
+
+    def _paint(self, lines: Iterable[int]) -> None:
+        """Draw these *lines* of what is shown anew. Textual's own way renders every widget that they cross."""
+        width = self.scrollable_content_region.width  # beside the scrollbar, which lies over the lines
+        if regions := [Region(0, y, width, 1) for y in lines]:
+            self._brush.paint(self, regions)

@@ -6,7 +6,6 @@ from typing import ClassVar, Final
 from rich.text import Text
 from textual import events
 from textual.app import ComposeResult
-from textual.containers import Vertical
 from textual.message import Message
 from textual.reactive import reactive
 from textual.timer import Timer
@@ -20,6 +19,7 @@ from kasmon.tui.keyboard import CTRL_BRACKET, LeaveKey, spoken
 from kasmon.tui.link import TerminalLink
 from kasmon.tui.tap import WHEEL_LINES, Aim, Tap
 from kasmon.tui.terminal import Terminal
+from kasmon.tui.thrift import PlainVertical
 
 PREVIEW_HZ: Final = 20.0
 RESIZE_S: Final = 0.1
@@ -55,6 +55,7 @@ class FocusBar(Widget):
             (_waiting(self.waiting), "waiting"),
             (self.scrolled, ""),
             (f"{self._leave.name} leaves", ""),
+            ("" if self.scrolled else "Shift+PgUp scrolls back", ""),
         ]
         line = Text(no_wrap=True, overflow="ellipsis", end="")
         for words, part in parts:
@@ -64,7 +65,7 @@ class FocusBar(Widget):
         return line
 
 
-class FocusView(Vertical):
+class FocusView(PlainVertical):
     """A terminal and its bar. The app hands in what a host pushes by `show` and `lost`, and listens for `Left`.
 
     `enter` gives every key to the session until the leave key, `leave`, or a click that takes Textual's focus away.

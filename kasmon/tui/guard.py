@@ -1,11 +1,15 @@
 """The process beside the dashboard that gives the terminal back, however the dashboard ended.
 
-`run_guarded` splits early, before anything heavy is imported: the parent waits with 9 MB, the child is the dashboard,
-in the same foreground process group. The parent passes TERM and HUP on and stops when the child stops. If the child
-dies by a signal, or leaves the terminal's modes changed, the parent restores them; a signal it tells in one line.
+`run_guarded` splits early, before anything heavy is imported: the parent waits, the child is the dashboard, in the same
+foreground process group. The parent passes TERM and HUP on and stops when the child stops. If the child dies by a
+signal, or leaves the terminal's modes changed, the parent restores them; a signal it tells in one line.
 
 If the parent is killed, the child learns it from `lifeline` and ends by itself (`hygiene.py`): a shell that lost the
 process it waited for takes the terminal back, and two readers would share the keys.
+
+A Python that waits holds 9 MB. With *asleep* the parent becomes a dash, of half a megabyte, until anything happens at
+all: a signal, the child's end, or its `wake` before a stop. Then the dash becomes this module, in a Python that still
+is the child's parent. What it does not notice in its sleep is a STOP to the dashboard alone.
 """
 
 import contextlib
@@ -24,14 +28,42 @@ RESTORE = (
 )
 """Undoes every mode that the dashboard may have set; on a terminal that has none of them set it changes nothing."""
 
+DASH = "/bin/dash"
+"""No other shell will do: with CHLD blocked this one leaves a child alone that it did not start, and a trapped signal
+ends its `read`."""
+SLEEP = r"""
+told=0
+awake() {
+    [ -x "$0" ] && [ -r "$1" ] && exec "$0" -I -S "$1" "$2" "$3" "$told"
+    stty sane
+    printf 'RESTORE'
+    exit 1
+}
+trap 'told=15; awake "$@"' TERM
+trap 'told=1; awake "$@"' HUP
+read -r never <&"$4"
+awake "$@"
+"""
+"""What the dash does: `dash -c SLEEP PYTHON THIS PID MODES FD`, where FD gets a line or its end when it has to wake.
+
+Where this program was removed meanwhile, it tidies up as well as a shell can.
+"""
 LIFELINE = "KASMON_LIFELINE"
+FLAGS = 6
+"""How many numbers of a terminal's modes stand before its control characters."""
 SHELLS_TURN = 20
 """How many hundredths of a second a shell gets to continue the whole job, and not only this process."""
 _PASSED_ON = (signal.SIGTERM, signal.SIGHUP)
 _IGNORED = (signal.SIGINT, signal.SIGQUIT, signal.SIGTSTP, signal.SIGTTOU, signal.SIGTTIN)
+_HANDLED = (*_PASSED_ON, *_IGNORED)
+
+Modes = tuple[int, ...]
+"""Four words of flags, two speeds, and the control characters."""
 
 lifeline: int | None = None
 """In the child: a descriptor at its end once the guarding parent is gone. None where nobody guards."""
+_life: int | None = None
+"""In the child: what the parent waits on, open until the child is gone."""
 
 
 def run_guarded(
@@ -40,6 +72,7 @@ def run_guarded(
     anew: bool = sys.platform == "darwin",
     again: Sequence[str] = (),
     variables: Mapping[str, str] = MappingProxyType({}),
+    asleep: bool = False,
 ) -> int:
     """Run *child*, the dashboard, in a process of its own and return its exit code; 128 + n where signal n ended it.
 
@@ -52,40 +85,91 @@ def run_guarded(
         again: the arguments that start it, behind the interpreter; this program's own unless given. Whoever did more
             than parse a command line before the call gives others.
         variables: what it gets beside this process's environment.
+        asleep: wait in a dash, where there is one. This never returns then either: the process exits with the code.
     """
-    global lifeline
+    global lifeline, _life
     if LIFELINE in os.environ:
-        lifeline = int(os.environ.pop(LIFELINE))
+        lifeline, _life = map(int, os.environ.pop(LIFELINE).split(","))
         os.set_inheritable(lifeline, False)
+        os.set_inheritable(_life, False)
         return child()
     if not os.isatty(0):
         return child()
-    saved = termios.tcgetattr(0)
+    saved = _modes()
     reader, writer = os.pipe()
-    blocked = {*_PASSED_ON, *_IGNORED}
-    signal.pthread_sigmask(signal.SIG_BLOCK, blocked)
+    end, life = os.pipe()
+    signal.pthread_sigmask(signal.SIG_BLOCK, _HANDLED)
     pid = os.fork()
     if pid == 0:
         os.close(writer)
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, blocked)
-        lifeline = reader
+        os.close(end)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, _HANDLED)
+        lifeline, _life = reader, life
         if anew:
-            _start_again(reader, [*again] or sys.orig_argv[1:], variables)
+            _start_again(reader, life, [*again] or sys.orig_argv[1:], variables)
         sys.exit(child())
     os.close(reader)
-    for number in _PASSED_ON:
-        signal.signal(number, lambda passed, _frame: _send(pid, passed))
+    os.close(life)
     for number in _IGNORED:
         signal.signal(number, signal.SIG_IGN)
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, blocked)
-    status = _wait(pid)
+    if asleep and os.access(DASH, os.X_OK) and sys.executable:
+        with contextlib.suppress(OSError):
+            _sleep(pid, saved, end, writer)
+    _listen(pid)
+    code = _afterwards(_wait(pid), saved)
     os.close(writer)
-    return _afterwards(status, saved)
+    return code
 
 
-def _start_again(reader: int, arguments: list[str], variables: Mapping[str, str]) -> None:
+def wake() -> None:
+    """In the child: have the parent look at us, as we are about to stop. Nothing happens where nobody guards."""
+    if _life is not None:
+        with contextlib.suppress(OSError):
+            os.write(_life, b"\n")
+
+
+def _start_again(reader: int, life: int, arguments: list[str], variables: Mapping[str, str]) -> None:
     os.set_inheritable(reader, True)
-    os.execve(sys.executable, [sys.executable, *arguments], {**os.environ, **variables, LIFELINE: str(reader)})
+    os.set_inheritable(life, True)
+    os.execve(sys.executable, [sys.executable, *arguments], {**os.environ, **variables, LIFELINE: f"{reader},{life}"})
+
+
+def _sleep(pid: int, saved: Modes, end: int, writer: int) -> None:
+    """Become the dash that waits, with the lifeline's *writer* open in it.
+
+    Raises:
+        OSError: if there is none that can be started.
+    """
+    os.set_inheritable(writer, True)
+    low = 3 if writer != 3 else 4  # the shell's language knows descriptors of one digit
+    if end != low:
+        os.dup2(end, low)
+    os.set_inheritable(low, True)
+    for number in _PASSED_ON:
+        signal.signal(number, signal.SIG_DFL)  # what is ignored from the start, a shell cannot trap
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGCHLD})
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, _HANDLED)
+    screen = RESTORE.decode().replace("\x1b", "\\033")
+    modes = ":".join(str(number) for number in saved)
+    os.execv(
+        DASH, ["kasmon", "-c", SLEEP.replace("RESTORE", screen), sys.executable, __file__, str(pid), modes, str(low)]
+    )
+
+
+def _listen(pid: int) -> None:
+    """From now on pass on what the child has to be told."""
+    for number in _PASSED_ON:
+        signal.signal(number, lambda passed, _frame: _send(pid, passed))
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, _HANDLED)
+
+
+def _awake(pid: int, modes: str, told: int) -> int:
+    """Be what guards *pid*, after the sleep that *told*, a signal or 0, ended; the exit code."""
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGCHLD})
+    _listen(pid)
+    if told:
+        _send(pid, told)
+    return _afterwards(_wait(pid), tuple(map(int, modes.split(":"))))
 
 
 def _wait(pid: int) -> int:
@@ -116,11 +200,17 @@ def _send(pid: int, number: int) -> None:
         os.kill(pid, number)
 
 
-def _afterwards(status: int, saved: list[object]) -> int:
+def _modes() -> Modes:
+    """The terminal's modes, as numbers."""
+    *numbers, characters = termios.tcgetattr(0)
+    return (*numbers, *(each if isinstance(each, int) else ord(each) for each in characters))
+
+
+def _afterwards(status: int, saved: Modes) -> int:
     """Give the terminal back where the child did not; the exit code."""
     code = os.waitstatus_to_exitcode(status)
     with contextlib.suppress(OSError, termios.error):  # the terminal is gone: nobody looks at it
-        if _is_ours() and (code < 0 or termios.tcgetattr(0) != saved):
+        if _is_ours() and (code < 0 or _modes() != saved):
             _restore(saved)
             if code < 0:
                 _say(f"the dashboard was killed (signal {-code}); your sessions are still running - run kasmon again")
@@ -135,12 +225,17 @@ def _is_ours() -> bool:
         return True
 
 
-def _restore(saved: list[object]) -> None:
+def _restore(saved: Modes) -> None:
     screen = next((number for number in (2, 1) if os.isatty(number)), 0)
     os.write(screen, RESTORE)
-    termios.tcsetattr(0, termios.TCSADRAIN, saved)  # type: ignore[arg-type]  # what tcgetattr gave; no typing here
+    modes: list[int | list[int]] = [*saved[:FLAGS], list(saved[FLAGS:])]
+    termios.tcsetattr(0, termios.TCSADRAIN, modes)
     termios.tcflush(0, termios.TCIFLUSH)
 
 
 def _say(sentence: str) -> None:
     os.write(2, f"kasmon: {sentence}\n".encode())
+
+
+if __name__ == "__main__":
+    sys.exit(_awake(int(sys.argv[1]), sys.argv[2], int(sys.argv[3])))

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from kasmon.model.text import BLANK, Line, Span, Token, fitted
+from kasmon.model.text import BLANK, Line, Span, Token, cells, fitted
 from kasmon.tui.keys import ACTIONS, Group, Keys, Where
 from kasmon.tui.look import GLYPHS, Look
 
@@ -15,7 +15,7 @@ MEANINGS = {
     "paused": "set aside whole; nothing runs",
     "standby": "its machine sleeps until it is needed",
     "unsure": "nobody can tell; never taken for idle",
-    "lost": "what carried it is gone",
+    "lost": "contact with it is lost; restart it",
     "ended": "it ended well, or you stopped it",
     "crashed": "it ended badly",
 }
@@ -25,26 +25,49 @@ MARK_MEANINGS = (
     ("child", "a further window of the session above"),
     ("pin", "the preview stays with it"),
 )
-KEY_WIDTH = 18
+WORDS = (
+    ("w2 3/4", "wave 2, of whose 4 tasks this is the third"),
+    ("asking ×2", "two requests of it wait"),
+    ("0/4 done", "so many sessions of a wave have ended well"),
+)
+MOUSE = (
+    ("click", "on a session, a wave, a key: what its key does; on a title: sort; on a state: only those, or all again"),
+    ("double click", "on a session: go into it"),
+    ("wheel", "scrolls what is under it"),
+)
+INDENT = 2
+GAP = 2
+LEAST_COLUMN = 16
+"""The column of keys has at most a third of the width, but never fewer cells than this."""
 
 
 def help_rows(keys: Keys, look: Look, width: int) -> Sequence[Line]:
     """Everything that a person can do, by group, then the shapes."""
+    utf8, shapes = look.utf8, 0 if look.utf8 else 1
     rows: list[Line] = []
+    longest = max(cells(keys.all_shown(row.id, utf8)) for row in ACTIONS)
+    column = min(GAP + longest, max(LEAST_COLUMN, width // 3))
     for group in Group:
         mine = [row for row in ACTIONS if row.group is group and keys.of(row.id)]
         rows += [BLANK, Line(((group.value, Token.HEADING),))] if mine else []
         for row in mine:
             place = "" if row.where in (Where.LIST, Where.CARD) else f" ({row.where.value})"
-            rows += _entry(keys.all_shown(row.id, look.utf8), f"{row.help}{place}", width)
-    rows += [BLANK, Line((("Shapes", Token.HEADING),))]
-    for state, meaning in MEANINGS.items():
-        rows += _entry(f"{GLYPHS[state][0 if look.utf8 else 1]}  {state}", meaning, width)
-    for mark, meaning in MARK_MEANINGS:
-        rows += _entry(look.mark(mark), meaning, width)
+            rows += _entry(keys.all_shown(row.id, utf8), f"{row.help}{place}", column, width)
+    shown = [(f"{GLYPHS[state][shapes]}  {state}", meaning) for state, meaning in MEANINGS.items()]
+    shown += [(look.mark(mark), meaning) for mark, meaning in MARK_MEANINGS]
+    shown += [(words.replace("×", look.mark("times")), meaning) for words, meaning in WORDS]
+    for title, entries in (("What stands in the list", shown), ("The mouse", MOUSE)):
+        rows += [BLANK, Line(((title, Token.HEADING),))]
+        for what, meaning in entries:
+            rows += _entry(what, meaning, column, width)
     return rows[1:]
 
 
-def _entry(key: str, text: str, width: int) -> list[Line]:
-    first: tuple[Span, ...] = (("  ", Token.TEXT), (f"{key:<{KEY_WIDTH}}", Token.STRONG))
-    return fitted([(text, Token.TEXT)], width, first, ((" " * (KEY_WIDTH + 2), Token.TEXT),))
+def _entry(key: str, text: str, column: int, width: int) -> list[Line]:
+    """Keys, and beside them what they do; below them where they leave no room."""
+    indent: Span = (" " * (column + INDENT), Token.TEXT)
+    shown: tuple[Span, ...] = ((" " * INDENT, Token.TEXT), (key, Token.STRONG))
+    if cells(key) + GAP > column:
+        return [Line(shown), *fitted([(text, Token.TEXT)], width, (indent,), (indent,))]
+    first = (*shown, (" " * (column - cells(key)), Token.TEXT))
+    return fitted([(text, Token.TEXT)], width, first, (indent,))

@@ -29,6 +29,7 @@ class Inbox:
         self.app = app
         self.queue = Queue()
         self._known_secrets: dict[SessionId, tuple[str, ...]] = {}
+        self._projects: dict[SessionId, str] = {}
         self._shown: AskCard | None = None
         self._timer: Timer | None = None
 
@@ -104,8 +105,8 @@ class Inbox:
         notice: Notice | None = None
         if waiting and self.card is None and not will_rise:
             many = "1 request waits" if waiting == 1 else f"{waiting} requests wait"
-            keys = app.keys.of("inbox")
-            key = app.keys.shown("inbox", app.utf8) if app.list_has_keys or len(keys) < 2 else keys[1].upper()
+            shown = app.keys.shown if app.list_has_keys else app.keys.shown_while_writing
+            key = shown("inbox", app.utf8)
             notice = Notice(many, "state-asking", key, "shows it" if waiting == 1 else "shows them", "inbox")
         elif app.fleet.read_only:
             notice = Notice(f"Nothing can be written down: {clean_line(app.fleet.read_only)}", "bad")
@@ -132,14 +133,15 @@ class Inbox:
         waiting = self.queue.waiting
         ids = {ask.session for ask in waiting} | {shown}
         sessions = {id_: session for id_ in ids if (session := self.app.desk.table.session(id_)) is not None}
-        return Asked(waiting=waiting, sessions=sessions, known={id_: self._known_secrets.get(id_, ()) for id_ in ids})
+        known = {id_: self._known_secrets[id_] for id_ in ids if id_ in self._known_secrets}
+        return Asked(waiting=waiting, sessions=sessions, known=known, projects=self._projects)
 
     def _tell_card(self) -> None:
         if (card := self.card) is not None:
             card.learn(self._asked(card.request.session))
 
     def _learn_secrets(self, changed: Iterable[Session]) -> None:
-        """A card may be shown once it is known what must not stand on it."""
+        """A card may be shown once it is known what must not stand on it, and how far its rules would reach."""
         new = [session.id for session in changed if session.asks and session.id not in self._known_secrets]
         if self.app.world is None:
             self._known_secrets |= dict.fromkeys(new, ())
@@ -149,6 +151,7 @@ class Inbox:
     async def _ask_secrets(self, sessions: Iterable[SessionId]) -> None:
         assert self.app.world is not None
         for session in sessions:
+            self._projects[session] = await self.app.world.project(session)
             self._known_secrets[session] = tuple(await self.app.world.secrets(session))
         self._tell_card()
         self.look_soon()

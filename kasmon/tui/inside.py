@@ -1,6 +1,7 @@
 """Going into a session and out of it: its terminal, or its transcript with a box to write in."""
 
 import asyncio
+import contextlib
 from typing import TYPE_CHECKING, Final, cast
 
 from textual.widget import Widget
@@ -8,19 +9,23 @@ from textual.widget import Widget
 from kasmon.clean import clean_line
 from kasmon.errors import KasmonError
 from kasmon.host.wire import Gone, Rows
-from kasmon.model.command import Mode
+from kasmon.model.command import Mode, Prompt
 from kasmon.model.permission import SessionId
 from kasmon.model.session import Session
+from kasmon.tmux.greeting import greeted
 from kasmon.tui.feed import Transcripts
 from kasmon.tui.focus import FocusView
 from kasmon.tui.keyboard import CTRL_BRACKET, LeaveKey
+from kasmon.tui.keys import DETACHES, Where
 from kasmon.tui.lines import Lines
 from kasmon.tui.look import Look, session_label
+from kasmon.tui.world import Facts, Tell, Wanted
 
 if TYPE_CHECKING:
     from kasmon.tui.app import Kasmon
     from kasmon.tui.session import SessionView
 
+HOW_TO_COME_BACK: Final = f" {DETACHES} comes back to kasmon "
 REST_S: Final = 0.05
 """A transcript is read when the cursor has rested so long, in seconds."""
 
@@ -61,11 +66,32 @@ class Inside:
             return note
         from kasmon.tui.session import SessionView  # pyte and what it brings: not before the first frame
 
-        transcript = self.transcripts.of(session.id).transcript
+        transcript = self.transcripts.of(session.id).shown
         view = SessionView(session, transcript, self.app.look, self.app.keys)
         if world is not None:
             self.app.run_worker(self._follow(session.id, view), group="transcript", exclusive=True)
         return view
+
+    @property
+    def place(self) -> Where | None:
+        """What of a structured session has the keyboard; None where somebody writes, or is elsewhere."""
+        story = self.story
+        if story is None or story.box is None or len(self.app.screen_stack) > 1 or story.place is Where.PROMPT:
+            return None
+        return story.place
+
+    def offer_files(self, session: SessionId) -> None:
+        """List the files of the session's folder, for whoever writes the name of one."""
+        if self.app.world is not None:
+            self.app.run_worker(self._list_files(session), group="files", exclusive=True)
+
+    async def _list_files(self, session: SessionId) -> None:
+        assert self.app.world is not None
+        with contextlib.suppress(KasmonError):
+            files = await self.app.world.files(session)
+            story = self.story
+            if story is not None and story.session.id == session and story.box is not None:
+                story.box.offer_files(files)
 
     def learn(self) -> None:
         """The session that is shown is another value now."""
@@ -102,6 +128,8 @@ class Inside:
         session = app.desk.table.session(wanted)
         if session is None:
             return
+        if app.desk.focused_inside:
+            self.leave()
         app.desk.enter(wanted)
         view = self.widget
         if isinstance(view, FocusView):
@@ -112,6 +140,7 @@ class Inside:
                 app.call_after_refresh(view.enter)
         elif self.story is not None:
             self.story.enter(self._drafts.pop(wanted, ""))
+            app.add_class("-writing")
         else:
             self.leave()
             return
@@ -125,11 +154,19 @@ class Inside:
             self._drafts[story.session.id] = draft
         elif isinstance(view, FocusView):
             view.leave()
+        app.remove_class("-writing")
         app.hold_still()
         app.desk.leave()
         app.offer_keys()
         app.inbox.look_soon()
         app.inbox.tell()
+
+    def shows_what_becomes_of(self, wanted: Wanted) -> bool:
+        """Whether *wanted* is a prompt to the session that somebody is inside of: the line above its box says it."""
+        if not isinstance(wanted, Tell) or not isinstance(wanted.wish, Prompt):
+            return False
+        story = self.story
+        return story is not None and story.box is not None and story.session.id == wanted.session
 
     def give_back(self, session: SessionId, text: str) -> None:
         """A prompt was not taken: its text is in the box again, unless something else is."""
@@ -156,7 +193,10 @@ class Inside:
         told = self.transcripts.of(session)
         async for heard in self.app.world.transcript(session, told.cursor):
             told.take(heard)
-            view.changed()
+            if isinstance(heard, Facts) and heard.more:
+                await asyncio.sleep(0)  # keys come first
+            else:
+                view.show(told.shown)
 
     async def _sit_down(self, session: SessionId) -> None:
         from kasmon.tui.attach import attached  # seldom needed
@@ -164,7 +204,7 @@ class Inside:
         assert self.app.world is not None
         try:
             argv = await self.app.world.attach_argv(session)
-            await attached(self.app, argv)
+            await attached(self.app, greeted(argv, HOW_TO_COME_BACK))
         except KasmonError as error:
             self.app.say(f"{error.message} {error.hint}", severity="error")
         self.app.hold_still()

@@ -4,13 +4,15 @@ Help, the line of keys at the bottom, the palette and the bindings all come from
 the keys of its row (`[keys] next = "tab"`). To add a key: a row in here and an `action_...` method of its id.
 """
 
+import re
 import unicodedata
 from collections.abc import Iterable, Mapping
-from enum import StrEnum
+from enum import Enum, StrEnum, auto
 from typing import Final
 
 import msgspec
 
+from kasmon.config.file import line_of
 from kasmon.errors import ConfigError
 
 
@@ -18,8 +20,12 @@ class Where(StrEnum):
     """What must have the keyboard for a key to count."""
 
     LIST = "in the list"
+    FILTER = "in the filter"
     CARD = "on a request"
     PROMPT = "in the prompt box"
+    READING = "while reading"
+    FIND = "while searching"
+    QUEUE = "on queued prompts"
     TERMINAL = "in a terminal"
     EVERYWHERE = "everywhere"
 
@@ -33,7 +39,28 @@ class Group(StrEnum):
     VIEW = "View"
     REQUEST = "A request"
     INSIDE = "Inside a session"
+    READING = "Reading what it said"
+    QUEUE = "Prompts that wait"
     KASMON = "kasmon"
+
+
+class Offered(Enum):
+    """When the line at the bottom offers an action."""
+
+    NEVER = auto()
+    ALWAYS = auto()
+    SOMEWHERE = auto()
+    """While there is a session, or a heading, to do it to."""
+    RUNNING = auto()
+    """To a session whose agent runs."""
+    ENDED = auto()
+    """To one whose agent does not."""
+    LIVE_TERMINAL = auto()
+    """To one that runs in a terminal."""
+    INTERRUPTIBLE = auto()
+    """To one whose agent can be interrupted."""
+    QUEUED = auto()
+    """To one for whom prompts wait."""
 
 
 class Action(msgspec.Struct, frozen=True):
@@ -46,13 +73,17 @@ class Action(msgspec.Struct, frozen=True):
     help: str
     where: Where
     group: Group
-    footer: bool = False
-    """Whether it stands in the line at the bottom."""
+    offered: Offered = Offered.NEVER
+    """Whether it stands in the line at the bottom, which ends with the last two that do."""
     palette: bool = True
     """Whether the palette offers it."""
 
 
-_LIST, _CARD, _ALL = Where.LIST, Where.CARD, Where.EVERYWHERE
+_LIST, _CARD, _ALL, _BOX, _FILTER = Where.LIST, Where.CARD, Where.EVERYWHERE, Where.PROMPT, Where.FILTER
+_READ, _FIND, _QUEUE = Where.READING, Where.FIND, Where.QUEUE
+
+DETACHES: Final = "ctrl+]"
+"""What comes back from `attach`: the key that kasmon's tmux server detaches by."""
 
 ACTIONS: Final = (
     Action("down", ("j", "down"), "down", "Next session", _LIST, Group.MOVE, palette=False),
@@ -61,20 +92,33 @@ ACTIONS: Final = (
     Action("page_up", ("pageup", "ctrl+u"), "page up", "A page up", _LIST, Group.MOVE, palette=False),
     Action("top", ("g", "home"), "top", "First session", _LIST, Group.MOVE, palette=False),
     Action("bottom", ("G", "end"), "bottom", "Last session", _LIST, Group.MOVE, palette=False),
-    Action("next", ("w",), "next", "Next session that needs you", _LIST, Group.MOVE, footer=True),
-    Action("open", ("enter",), "open", "Go into the session", _LIST, Group.SESSION, footer=True),
-    Action("inbox", ("i", "f2"), "requests", "Show the requests that wait", _ALL, Group.REQUEST, footer=True),
-    Action("new", ("n",), "new", "Start a session", _LIST, Group.FLEET, footer=True),
-    Action("message", ("m",), "message", "Send this session a prompt", _LIST, Group.SESSION, footer=True),
-    Action("attach", ("o",), "attach", "Attach its real terminal, and come back", _LIST, Group.SESSION),
+    Action("next", ("w",), "next", "Next session that needs you", _LIST, Group.MOVE, Offered.SOMEWHERE),
+    Action("open", ("enter",), "open", "Go into the session", _LIST, Group.SESSION, Offered.SOMEWHERE),
+    Action("inbox", ("i", "f2"), "requests", "Show the requests that wait, to allow or deny them", _ALL, Group.REQUEST),
+    Action("new", ("n",), "new", "Start a session", _LIST, Group.FLEET, Offered.ALWAYS),
+    Action("message", ("m",), "message", "Send this session a prompt", _LIST, Group.SESSION, Offered.RUNNING),
     Action("interrupt", ("c",), "interrupt", "End the turn that runs", _LIST, Group.SESSION),
-    Action("stop", ("x",), "stop", "End the agent; asks first", _LIST, Group.SESSION, footer=True),
-    Action("restart", ("R",), "restart", "Start an ended session again", _LIST, Group.SESSION),
+    Action("stop", ("x",), "stop", "End the agent; asks first", _LIST, Group.SESSION, Offered.RUNNING),
+    Action(
+        "attach",
+        ("o",),
+        "attach",
+        f"Attach its real terminal; {DETACHES} comes back",
+        _LIST,
+        Group.SESSION,
+        Offered.LIVE_TERMINAL,
+    ),
+    Action("restart", ("R",), "restart", "Start an ended session again", _LIST, Group.SESSION, Offered.ENDED),
     Action("rename", ("r",), "rename", "Give it another name", _LIST, Group.SESSION),
-    Action("forget", ("X",), "forget", "Take an ended session off the list", _LIST, Group.SESSION),
+    Action("forget", ("X",), "forget", "Take an ended session off the list", _LIST, Group.SESSION, Offered.ENDED),
     Action("diff", ("D",), "diff", "The last change it made", _LIST, Group.SESSION),
     Action("broadcast", ("M",), "broadcast", "Send every session in the list a prompt", _LIST, Group.FLEET),
-    Action("filter", ("/",), "filter", "By words, state:asking, wave:2, agent:claude", _LIST, Group.VIEW, footer=True),
+    Action(
+        "filter", ("/",), "filter", "By words, state:asking, wave:2, agent:claude", _LIST, Group.VIEW, Offered.ALWAYS
+    ),
+    Action("show_all", ("escape",), "show all", "Without the filter again", _LIST, Group.VIEW),
+    Action("filter_keep", ("enter", "down", "up"), "keep", "Keep it", _FILTER, Group.VIEW, Offered.ALWAYS, False),
+    Action("filter_drop", ("escape",), "show all", "Show all again", _FILTER, Group.VIEW, Offered.ALWAYS, False),
     Action("sort", ("S",), "sort", "Next order: attention, name, agent, since, cost, wave", _LIST, Group.VIEW),
     Action("waves", ("W",), "waves", "Group by wave, or not", _LIST, Group.VIEW),
     Action("fold", ("h", "left"), "fold", "Fold the group", _LIST, Group.VIEW, palette=False),
@@ -88,31 +132,127 @@ ACTIONS: Final = (
         "allow_always", ("A",), "always", "Allow it from now on, by the rule shown", _CARD, Group.REQUEST, palette=False
     ),
     Action("deny", ("d",), "deny", "Deny it, with a reason", _CARD, Group.REQUEST, palette=False),
+    Action(
+        "deny_always", ("D",), "never", "Deny it from now on, by the rule shown", _CARD, Group.REQUEST, palette=False
+    ),
+    Action("deny_and_end", ("c",), "end the turn", "Deny it, and end the turn", _CARD, Group.REQUEST, palette=False),
+    Action("reach", ("s",), "how far", "How far always and never reach", _CARD, Group.REQUEST, palette=False),
+    Action("own_words", ("o",), "own words", "Answer in your own words", _CARD, Group.REQUEST, palette=False),
+    Action("together", ("T",), "together", "Answer requests alike together", _CARD, Group.REQUEST, palette=False),
     Action("edit", ("e",), "edit", "Change what it would do, then allow that", _CARD, Group.REQUEST, palette=False),
     Action("later", ("z",), "later", "Set it aside; the agent waits on", _CARD, Group.REQUEST, palette=False),
     Action("request_back", ("left",), "earlier", "The request before", _CARD, Group.REQUEST, palette=False),
     Action("request_on", ("right",), "further", "The request after", _CARD, Group.REQUEST, palette=False),
+    Action(
+        "read_on", ("space", "pagedown", "ctrl+d"), "read on", "A page of it on", _CARD, Group.REQUEST, palette=False
+    ),
+    Action("read_back", ("pageup", "ctrl+u"), "read back", "A page back", _CARD, Group.REQUEST, palette=False),
+    Action("line_on", ("j", "down"), "line on", "A line on", _CARD, Group.REQUEST, palette=False),
+    Action("line_back", ("k", "up"), "line back", "A line back", _CARD, Group.REQUEST, palette=False),
+    Action("read_top", ("home",), "to its top", "To its beginning", _CARD, Group.REQUEST, palette=False),
+    Action("read_end", ("end",), "to its end", "To its end", _CARD, Group.REQUEST, palette=False),
     Action("close", ("escape",), "not now", "Close the card; nothing is answered", _CARD, Group.REQUEST, palette=False),
-    Action("leave_focus", ("ctrl+]",), "leave", "Back to the list", Where.TERMINAL, Group.INSIDE, True, False),
-    Action("submit", ("enter",), "send", "Send the prompt", Where.PROMPT, Group.INSIDE, True, False),
+    Action(
+        "leave_focus", ("ctrl+]",), "leave", "Back to the list", Where.TERMINAL, Group.INSIDE, Offered.ALWAYS, False
+    ),
+    Action("submit", ("enter",), "send", "Send the prompt", _BOX, Group.INSIDE, Offered.ALWAYS, False),
     Action(
         "newline",
-        ("shift+enter", "alt+enter", "ctrl+j"),
+        ("ctrl+j", "alt+enter", "shift+enter"),
         "new line",
         "A new line in the prompt",
-        Where.PROMPT,
+        _BOX,
         Group.INSIDE,
-        True,
+        Offered.ALWAYS,
         False,
     ),
-    Action("leave_prompt", ("escape",), "leave", "Back to the list", Where.PROMPT, Group.INSIDE, True, False),
-    Action("break_off", ("ctrl+c",), "interrupt", "End the turn that runs", Where.PROMPT, Group.INSIDE, True, False),
-    Action("read_up", ("pageup",), "scroll up", "Scroll up", Where.PROMPT, Group.INSIDE, palette=False),
-    Action("read_down", ("pagedown",), "scroll down", "Scroll down", Where.PROMPT, Group.INSIDE, palette=False),
+    Action("submit_later", ("alt+q",), "queue", "Send it once the turn has ended", _BOX, Group.INSIDE, palette=False),
+    Action(
+        "break_off",
+        ("ctrl+c",),
+        "interrupt",
+        "End the turn that runs",
+        _BOX,
+        Group.INSIDE,
+        Offered.INTERRUPTIBLE,
+        False,
+    ),
+    Action(
+        "history_back", ("up",), "before", "The prompt before, on the first line", _BOX, Group.INSIDE, palette=False
+    ),
+    Action("history_on", ("down",), "after", "The prompt after, on the last line", _BOX, Group.INSIDE, palette=False),
+    Action("read", ("tab",), "read", "Read and search what it said", _BOX, Group.INSIDE, Offered.ALWAYS, False),
+    Action("queue", ("shift+tab",), "queue", "Change what waits", _BOX, Group.INSIDE, Offered.QUEUED, False),
+    Action("read_up", ("pageup",), "scroll up", "Scroll up", _BOX, Group.INSIDE, palette=False),
+    Action("read_down", ("pagedown",), "scroll down", "Scroll down", _BOX, Group.INSIDE, palette=False),
+    Action("leave_prompt", ("escape",), "leave", "Back to the list", _BOX, Group.INSIDE, Offered.ALWAYS, False),
+    Action("read_line_down", ("j", "down"), "down", "A line down", _READ, Group.READING, palette=False),
+    Action("read_line_up", ("k", "up"), "up", "A line up", _READ, Group.READING, palette=False),
+    Action(
+        "read_page_down",
+        ("pagedown", "ctrl+d", "space"),
+        "page down",
+        "A page down",
+        _READ,
+        Group.READING,
+        palette=False,
+    ),
+    Action("read_page_up", ("pageup", "ctrl+u", "b"), "page up", "A page up", _READ, Group.READING, palette=False),
+    Action("read_to_top", ("g", "home"), "top", "To its beginning", _READ, Group.READING, palette=False),
+    Action("read_to_end", ("G", "end"), "end", "To its end", _READ, Group.READING, palette=False),
+    Action("turn_back", ("[",), "turn before", "The turn before", _READ, Group.READING, Offered.ALWAYS, False),
+    Action("turn_on", ("]",), "turn after", "The turn after", _READ, Group.READING, Offered.ALWAYS, False),
+    Action("find", ("/",), "search", "Search, upwards from here", _READ, Group.READING, Offered.ALWAYS, False),
+    Action("find_on", ("n",), "further up", "The next place further up", _READ, Group.READING, Offered.ALWAYS, False),
+    Action("find_back", ("N",), "back down", "The next place down", _READ, Group.READING, palette=False),
+    Action(
+        "toggle",
+        ("enter",),
+        "unfold",
+        "Show what is folded here, or fold it",
+        _READ,
+        Group.READING,
+        Offered.ALWAYS,
+        False,
+    ),
+    Action(
+        "copy",
+        ("y",),
+        "copy",
+        "Copy the code block, answer or output here",
+        _READ,
+        Group.READING,
+        Offered.ALWAYS,
+        False,
+    ),
+    Action("copy_answer", ("Y",), "copy answer", "Copy the last answer", _READ, Group.READING, palette=False),
+    Action("write", ("tab", "m"), "write", "Write to it", _READ, Group.READING, Offered.ALWAYS, False),
+    Action("stop_reading", ("escape", "q"), "leave", "Back", _READ, Group.READING, Offered.ALWAYS, False),
+    Action("find_keep", ("enter", "down", "up"), "go on", "Read on there", _FIND, Group.READING, Offered.ALWAYS, False),
+    Action("find_drop", ("escape",), "back", "Back to where it was", _FIND, Group.READING, Offered.ALWAYS, False),
+    Action("queue_down", ("j", "down"), "down", "The prompt below", _QUEUE, Group.QUEUE, palette=False),
+    Action("queue_up", ("k", "up"), "up", "The prompt above", _QUEUE, Group.QUEUE, palette=False),
+    Action("queue_later", ("J", "shift+down"), "later", "After the next", _QUEUE, Group.QUEUE, Offered.ALWAYS, False),
+    Action(
+        "queue_sooner", ("K", "shift+up"), "sooner", "Before the one above", _QUEUE, Group.QUEUE, Offered.ALWAYS, False
+    ),
+    Action("queue_change", ("enter", "e"), "change", "Change what it says", _QUEUE, Group.QUEUE, Offered.ALWAYS, False),
+    Action("queue_drop", ("d", "delete"), "take back", "Take it back", _QUEUE, Group.QUEUE, Offered.ALWAYS, False),
+    Action("leave_queue", ("escape", "tab"), "back", "Back to the box", _QUEUE, Group.QUEUE, Offered.ALWAYS, False),
+    Action("read_story", ("v",), "read", "Read and search what it said", _LIST, Group.SESSION),
+    Action("configure", ("C", "f3"), "model", "Its model, and how much it asks", _ALL, Group.SESSION),
     Action("settings", ("comma",), "settings", "Themes, and where the config lies", _LIST, Group.KASMON),
-    Action("help", ("?", "f1"), "help", "This help", _LIST, Group.KASMON, footer=True),
+    Action("help", ("?", "f1"), "help", "This help", _ALL, Group.KASMON, Offered.ALWAYS),
     Action("palette", ("ctrl+p",), "palette", "Find any action or session by name", _ALL, Group.KASMON, palette=False),
-    Action("quit", ("q", "ctrl+c"), "quit", "Close the dashboard; the agents go on", _LIST, Group.KASMON, footer=True),
+    Action(
+        "quit",
+        ("q", "ctrl+c"),
+        "quit",
+        "Close the dashboard; the agents go on",
+        _LIST,
+        Group.KASMON,
+        Offered.ALWAYS,
+    ),
 )
 
 _NAMED: Final = {
@@ -156,6 +296,10 @@ class Keys(msgspec.Struct, frozen=True):
         keys = self.of(action)
         return shown_key(keys[0], utf8) if keys else ""
 
+    def shown_while_writing(self, action: str, utf8: bool = True) -> str:
+        """The first key of *action* that writes nothing; empty where there is none."""
+        return next((shown_key(key, utf8) for key in self.of(action) if not _writes(key)), "")
+
     def all_shown(self, action: str, utf8: bool = True) -> str:
         return "  ".join(shown_key(key, utf8) for key in self.of(action))
 
@@ -167,20 +311,25 @@ class Keys(msgspec.Struct, frozen=True):
 ROWS: Final = {row.id: row for row in ACTIONS}
 
 
-def chosen(wanted: Mapping[str, str | Iterable[str]], file: str = "config") -> Keys:
-    """The keys that are in force under these rows of a config.
+def chosen(wanted: Mapping[str, str | Iterable[str]], file: str = "config", text: str = "") -> Keys:
+    """The keys that are in force under these rows of a config; *text* is its file's, to tell lines.
 
     Raises:
         ConfigError: if an action or a key is unknown, or one key would do two things at one place.
     """
+
+    def wrong(action: str, why: str, allowed: Iterable[str] = ()) -> ConfigError:
+        line = line_of(text, ("keys", action))
+        return ConfigError(file, why, line=line, key=f"keys.{action}", allowed=sorted(allowed))
+
     put: dict[str, tuple[str, ...]] = {}
     for action, keys in wanted.items():
         if action not in ROWS:
-            raise ConfigError(file, "no such action", key=f"keys.{action}", allowed=sorted(ROWS))
+            raise wrong(action, "no such action", ROWS)
         put[action] = (keys,) if isinstance(keys, str) else tuple(keys)
         for key in put[action]:
             if not _is_key(key):
-                raise ConfigError(file, f"no such key: {key!r}", key=f"keys.{action}")
+                raise wrong(action, f"no such key: {key!r}")
     keys_in_force = Keys(put)
     for place in Where:
         taken: dict[str, str] = {}
@@ -189,8 +338,8 @@ def chosen(wanted: Mapping[str, str | Iterable[str]], file: str = "config") -> K
             if row.where in (place, also):
                 for key in keys_in_force.of(row.id):
                     if taken.setdefault(key, row.id) != row.id:
-                        why = f"the key {shown_key(key)!r} would also be {taken[key]!r} {place.value}"
-                        raise ConfigError(file, why, key=f"keys.{row.id}")
+                        said, other = (row.id, taken[key]) if row.id in put else (taken[key], row.id)
+                        raise wrong(said, f"the key {shown_key(key)!r} would also be {other!r} {place.value}")
     return keys_in_force
 
 
@@ -209,9 +358,15 @@ def shown_key(key: str, utf8: bool = True) -> str:
     *modifiers, last = key.split("+") if len(key) > 1 else [key]
     if utf8 or last in ("escape", "pageup", "pagedown", "comma", "question_mark", "slash"):
         last = _NAMED.get(last, last)
-    if last == "right_square_bracket":
-        last = "]"
+    last = {"left_square_bracket": "[", "right_square_bracket": "]"}.get(last, last)
+    if re.fullmatch(r"f\d+", last):
+        last = last.upper()
     return "+".join((*modifiers, last))
+
+
+def _writes(key: str) -> bool:
+    """Whether *key*, as Textual names it, stands for a character."""
+    return "+" not in key and (len(key) == 1 or key == "space" or key not in _KNOWN_NAMES)
 
 
 def _is_key(key: str) -> bool:

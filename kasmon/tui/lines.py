@@ -9,7 +9,7 @@ from textual.reactive import reactive
 from textual.strip import Strip
 from textual.widget import Widget
 
-from kasmon.tui.look import Ground, Look, Span
+from kasmon.tui.look import Ground, Look, Span, width_of
 from kasmon.tui.messages import ActionWanted
 
 
@@ -19,6 +19,28 @@ class DrawnLine(msgspec.Struct, frozen=True):
     left: tuple[Span, ...] = ()
     right: tuple[Span, ...] = ()
     action: str = ""
+    spots: tuple[tuple[int, int, str], ...] = ()
+    """Where a click means something else: first cell, cells, action."""
+
+    def action_at(self, x: int) -> str:
+        """What a click on cell *x* means; empty for nothing."""
+        return next((action for first, size, action in self.spots if first <= x < first + size), self.action)
+
+
+def side_by_side(lines: Sequence[DrawnLine], width: int, gap: int = 4) -> list[DrawnLine]:
+    """These lines beside each other, as many as *width* takes in each row; a click on one means what it meant."""
+    rows: list[DrawnLine] = []
+    left: list[Span] = []
+    spots: list[tuple[int, int, str]] = []
+    for line in lines:
+        size = width_of(line.left)
+        if left and width_of(left) + gap + size > width:
+            rows.append(DrawnLine(tuple(left), spots=tuple(spots)))
+            left, spots = [], []
+        left += [(" " * gap, "text")] if left else []
+        spots.append((width_of(left), size, line.action))
+        left += line.left
+    return [*rows, DrawnLine(tuple(left), spots=tuple(spots))]
 
 
 class Lines(Widget):
@@ -47,6 +69,6 @@ class Lines(Widget):
         return self.look.between(line.left, line.right, width, self.ground)
 
     def on_click(self, event: events.Click) -> None:
-        if event.y < len(self.drawn) and (action := self.drawn[event.y].action):
+        if event.y < len(self.drawn) and (action := self.drawn[event.y].action_at(event.x)):
             event.stop()
             self.post_message(ActionWanted(action))

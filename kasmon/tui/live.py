@@ -2,15 +2,19 @@
 
 import asyncio
 import contextlib
+import os
+from asyncio.subprocess import DEVNULL, PIPE
 from collections.abc import AsyncIterator, Callable, Sequence
 from pathlib import Path
 from typing import Final
 
-from kasmon.config import Config, Offer, load, offers
+from kasmon.config import Config, Offer, offers, parse
 from kasmon.config.edit import put
+from kasmon.config.file import read
 from kasmon.errors import ConfigError, KasmonError, SessionNotFoundError
+from kasmon.host.policy import project_of
 from kasmon.host.wire import Gone, Rows
-from kasmon.model.command import Answer, Interrupt, Prompt, Stop
+from kasmon.model.command import Answer, Configure, Interrupt, Prompt, Requeue, Stop
 from kasmon.model.fleet import Fleet
 from kasmon.model.permission import SessionId
 from kasmon.model.session import Session
@@ -18,13 +22,18 @@ from kasmon.paths import Places
 from kasmon.store.log import START, Cursor
 from kasmon.supervisor import verb
 from kasmon.supervisor.watch import FleetWatch
+from kasmon.tmux.clipboard import TAKE
+from kasmon.tui.files import listed
 from kasmon.tui.hosts import TerminalHost
+from kasmon.tui.look import RECEIPT_WORDS
 from kasmon.tui.tail import follow
-from kasmon.tui.world import Create, Forget, Heard, KeepTheme, Rename, Restart, Settings, Tell, Wanted
+from kasmon.tui.world import Copy, Create, Forget, Heard, KeepTheme, Rename, Restart, Settings, Tell, Wanted
 
 SHORTEST_SECRET: Final = 6
 """A shorter value of a variable would hide half of every card."""
 RECONCILE_S: Final = 1.0
+COPY_S: Final = 2.0
+"""How long tmux may take to take a text, in seconds."""
 
 
 class LiveWorld:
@@ -35,7 +44,7 @@ class LiveWorld:
         self.watch = FleetWatch(places)
         self._fleet = Fleet()
         self._host = TerminalHost(places)
-        self._config = Config()
+        self._config, self._config_text = Config(), ""
 
     def first(self) -> Fleet:
         """The fleet now, read at once: for the first frame, before there is a loop to block."""
@@ -87,6 +96,8 @@ class LiveWorld:
                 await verb.forget(self.places, self._session(wanted.session))
             case KeepTheme():
                 await asyncio.to_thread(put, self.places, "ui.theme", wanted.name)
+            case Copy():
+                await _to_tmux(wanted.text)
             case Tell():
                 return await self._tell(wanted)
         return ""
@@ -94,8 +105,15 @@ class LiveWorld:
     async def offers(self) -> Sequence[Offer]:
         return await asyncio.to_thread(offers, self._config)
 
+    async def files(self, session: SessionId, /) -> Sequence[str]:
+        return await asyncio.to_thread(listed, Path(self._session(session).workdir or "."))
+
     async def secrets(self, session: SessionId, /) -> Sequence[str]:
         return await asyncio.to_thread(_values, self.places.environment(session))
+
+    async def project(self, session: SessionId, /) -> str:
+        known = self._fleet.get(session)
+        return await asyncio.to_thread(project_of, known.workdir) if known is not None and known.workdir else ""
 
     async def attach_argv(self, session: SessionId, /) -> Sequence[str]:
         return await verb.attach_argv(self.places, self._session(session))
@@ -109,13 +127,19 @@ class LiveWorld:
         match wanted.wish:
             case Prompt() as prompt:
                 receipt = await verb.send(self.places, session, prompt.text, prompt.when)
-                return f"{session.name}: {receipt.state}{f', {receipt.reason}' if receipt.reason else ''}"
+                return (
+                    f"{session.name}: {RECEIPT_WORDS[receipt.state]}{f'; {receipt.reason}' if receipt.reason else ''}"
+                )
             case Answer() as answer:
                 await verb.answer(self.places, session, answer)
             case Interrupt():
                 await verb.interrupt(self.places, session)
             case Stop() as stop:
                 await verb.stop(self.places, session, stop.grace_s)
+            case Configure() as configure:
+                await verb.configure(self.places, session, configure)
+            case Requeue() as requeue:
+                await verb.requeue(self.places, session, requeue)
         return ""
 
     def _session(self, session: SessionId) -> Session:
@@ -128,7 +152,8 @@ class LiveWorld:
         """The settings now; where the config is broken, the last good ones and what is wrong."""
         problems: list[str] = []
         try:
-            self._config = load(self.places)
+            text = read(self.places.config_file)
+            self._config, self._config_text = parse(text, str(self.places.config_file)), text
         except (KasmonError, OSError) as error:
             problems.append(str(error))
         ui = self._config.ui
@@ -142,6 +167,7 @@ class LiveWorld:
             keys=dict(self._config.keys),
             theme_files=_theme_files(self.places.themes, problems),
             config_path=str(self.places.config_file),
+            config_text=self._config_text,
             problems=tuple(problems),
         )
 
@@ -182,6 +208,22 @@ async def _touched(folder: Path) -> AsyncIterator[None]:
             async for _ in awatch(folder, step=50, debounce=100, rust_timeout=1000, yield_on_timeout=True):
                 yield
         await asyncio.sleep(RECONCILE_S)
+
+
+async def _to_tmux(text: str) -> None:
+    """Make *text* the newest buffer of the tmux that this process runs in, and the clipboard of its terminal.
+
+    tmux takes no clipboard from a program inside it unless it is told to; from its own command line it does.
+    """
+    if not os.environ.get("TMUX"):
+        return
+    with contextlib.suppress(OSError, TimeoutError):
+        tmux = await asyncio.create_subprocess_exec(*TAKE, stdin=PIPE, stdout=DEVNULL, stderr=DEVNULL)
+        try:
+            await asyncio.wait_for(tmux.communicate(text.encode("utf-8", "replace")), COPY_S)
+        finally:
+            if tmux.returncode is None:
+                tmux.kill()
 
 
 def _values(path: Path) -> tuple[str, ...]:

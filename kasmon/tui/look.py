@@ -14,6 +14,7 @@ from rich.style import Style
 from textual.strip import Strip
 
 from kasmon.clean import clean_line
+from kasmon.model.command import ReceiptState
 from kasmon.model.fleet import Wave
 from kasmon.model.permission import AskKind, Request, SessionId
 from kasmon.model.session import Session
@@ -55,6 +56,17 @@ MARKS: Final = {
     "pin": ("◉", "@"),
     "held": ("⏸", "="),
 }
+
+RECEIPT_WORDS: Final = {
+    ReceiptState.QUEUED: "queued",
+    ReceiptState.TYPED: "typed",
+    ReceiptState.SUBMITTED: "sent",
+    ReceiptState.STARTED: "its turn runs",
+    ReceiptState.FINISHED: "done",
+    ReceiptState.REFUSED: "refused",
+    ReceiptState.LOST: "lost",
+}
+"""How far a prompt came, for people."""
 
 KIND_WORDS: Final = {
     AskKind.PERMISSION: "permission",
@@ -111,6 +123,15 @@ class Look:
             return text
         return set_cell_size(text, max(0, width - 1)) + self.mark("more") if width > 0 else ""
 
+    def cut_left(self, text: str, width: int) -> str:
+        """The end of *text* in at most *width* cells; what does not fit before it is an ellipsis."""
+        if cell_len(text) <= width:
+            return text
+        shown = text
+        while shown and cell_len(shown) >= width:
+            shown = shown[1:]
+        return self.mark("more") + shown if width > 0 else ""
+
     def fit(self, text: str, width: int, right: bool = False) -> str:
         """*text* in exactly *width* cells."""
         shown = self.cut(text, width)
@@ -164,6 +185,16 @@ class Look:
         return self.strip(spans, width, ground)
 
 
+HUES: Final = {
+    "red": "bad",
+    "green": "good",
+    "yellow": "warn",
+    "blue": "accent",
+    "magenta": "says-heading",
+    "cyan": "info",
+}
+"""A hue of a program's output -> its role."""
+
 TOKENS: Final = {
     Token.TEXT: "text",
     Token.FAINT: "faint",
@@ -195,6 +226,19 @@ TOKENS: Final = {
     Token.LIMIT: "state-limited",
     Token.BOUNDARY: "faint",
     Token.SESSION: "faint",
+    Token.FOUND: "accent.solid.bold",
+    Token.KEYWORD: "says-heading",
+    Token.NAME: "info",
+    Token.LITERAL: "good",
+    Token.FIGURE: "warn",
+    Token.COMMENT: "faint.italic",
+    Token.LOUD: "text.bold",
+    **{
+        token: f"{role}{how}"
+        for loud, how in (("", ""), ("loud-", ".bold"))
+        for hue, role in HUES.items()
+        if (token := Token(f"{loud}{hue}"))
+    },
 }
 """What a piece of text is -> its role."""
 
@@ -245,18 +289,27 @@ def wave_place(session: Session) -> str:
     return f"w{session.wave}{task}" + ("" if session.peers is None else f"/{session.peers}")
 
 
+def wave_words(session: Session) -> str:
+    """The same in words: `wave 2, task 3 of 4`."""
+    if session.wave is None:
+        return ""
+    task = "" if session.task is None else f", task {session.task}"
+    return f"wave {session.wave}{task}" + (f" of {session.peers}" if task and session.peers is not None else "")
+
+
 def mode_word(session: Session) -> str:
     return session.sandbox or session.mode.value
 
 
 def ending(session: Session) -> str:
     """How an agent ended, in a few words."""
+    if session.stopped:
+        return "stopped"
     if session.signal is not None:
         return f"ended by {session.signal}"
     if session.exit_code is None:
-        return "stopped" if session.stopped else "ended; nobody saw how"
-    how = "stopped" if session.stopped else f"exit {session.exit_code}"
-    return how if session.exit_code or session.stopped else "done"
+        return "ended; nobody saw how"
+    return f"exit {session.exit_code}" if session.exit_code else "done"
 
 
 def foremost(session: Session) -> Request | None:
@@ -281,7 +334,7 @@ def news(session: Session, now: float) -> list[Span]:
                 *_after(said),
             ]
         case SessionState.LOST:
-            return [("nobody answers for it", "state-lost"), *_after(said)]
+            return [("contact lost", "state-lost"), *_after(said)]
         case SessionState.LIMITED:
             until = session.limited_until
             wait = "until it is lifted" if until is None else f"for {age(until - now)} more"
@@ -297,7 +350,8 @@ def news(session: Session, now: float) -> list[Span]:
 def evidence(session: Session, now: float) -> str:
     """On whose word the state stands, and since when that word is."""
     signal = next((s for s in session.signals if s.source == session.source), None)
-    return f"{session.source} {age(now - signal.at)}" if signal else session.source
+    source = "kasmon" if session.source == "fleet" else session.source
+    return f"{source} {age(now - signal.at)}" if signal else source
 
 
 def wave_progress(wave: Wave, look: Look) -> list[Span]:

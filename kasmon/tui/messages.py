@@ -2,7 +2,9 @@
 
 from textual.message import Message
 
+from kasmon.model.command import ReceiptId
 from kasmon.model.permission import RequestId, SessionId
+from kasmon.tui.order import Sort
 from kasmon.tui.world import Wanted
 
 
@@ -23,12 +25,32 @@ class SessionSelected(Message):
         self.session = session
 
 
+class PlaceChanged(Message):
+    """The keyboard or the cursor is somewhere else: other keys may matter now."""
+
+
 class SessionOpened(Message):
     """Enter or a double click on a session: go into it."""
 
     def __init__(self, session: SessionId) -> None:
         super().__init__()
         self.session = session
+
+
+class StateClicked(Message):
+    """A click on how many sessions are in this state."""
+
+    def __init__(self, state: str) -> None:
+        super().__init__()
+        self.state = state
+
+
+class SortWanted(Message):
+    """A click on a column's title."""
+
+    def __init__(self, sort: Sort) -> None:
+        super().__init__()
+        self.sort = sort
 
 
 class FilterChanged(Message):
@@ -56,11 +78,25 @@ class ActionWanted(Message):
 
 
 class PromptEntered(Message):
-    """Enter in the prompt box."""
+    """Enter in the prompt box.
 
-    def __init__(self, session: SessionId, text: str) -> None:
+    Args:
+        later: it waits until the turn has ended.
+        changes: the prompt that waits and says this from now on, where it is no new one.
+    """
+
+    def __init__(self, session: SessionId, text: str, *, later: bool = False, changes: ReceiptId | None = None) -> None:
         super().__init__()
         self.session, self.text = session, text
+        self.later, self.changes = later, changes
+
+
+class FilesWanted(Message):
+    """Somebody writes the name of a file of this session's folder."""
+
+    def __init__(self, session: SessionId) -> None:
+        super().__init__()
+        self.session = session
 
 
 class FocusLeft(Message):

@@ -43,5 +43,5 @@ def _toast(session: Session, state: str) -> Toast:
         what = clean_line(f"{ask.tool} {ask.title}".strip()) if ask else clean_line(session.last_line)
         return Toast(f"{name} asks", what[:200], "warning", state)
     if state == "lost":
-        return Toast(f"{name} is lost", "Nobody answers for it.", "error", state)
+        return Toast(f"{name} is lost", "Contact with it is lost.", "error", state)
     return Toast(f"{name} crashed", ending(session), "error", state)

@@ -3,15 +3,20 @@
 `Arranger` remembers what it can: of five thousand sessions, forty change between two looks.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable, Sequence
 from enum import StrEnum
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 import msgspec
 
 from kasmon.model.fleet import Fleet, Wave, waves
 from kasmon.model.permission import SessionId
 from kasmon.model.session import Session
+
+URGENT: Final = 2
+"""Up to this `attention` no fold hides a session: it asks, is lost or crashed."""
+DEEPEST: Final = 8
+"""Child rows are set in at most so often."""
 
 
 class Sort(StrEnum):
@@ -45,7 +50,9 @@ Item: TypeAlias = Row | Heading
 
 
 class Filter:
-    """What the filter's text means: every word must fit; `state:`, `wave:`, `agent:`, `mode:` look at one field."""
+    """What the filter's text means: every word must be somewhere in what a row says; `state:`, `wave:`, `agent:` and
+    `mode:` look at one field.
+    """
 
     FIELDS = ("state", "wave", "agent", "mode")
 
@@ -70,7 +77,10 @@ class Filter:
                 return False
         if not self._words:
             return True
-        text = f"{session.name} {session.id} {session.agent} {session.last_line}".casefold()
+        state = "crashed" if session.crashed else session.state.value
+        text = (
+            f"{session.name} {session.id} {state} {session.agent} {session.mode.value} {session.last_line}".casefold()
+        )
         return all(word in text for word in self._words)
 
     @staticmethod
@@ -155,7 +165,7 @@ class Arranger:
         self._order.sort(key=self._keys.__getitem__)
         wanted = Filter(view.filter)
         ids = [id_ for id_ in self._order if wanted.takes(self.sessions[id_])] if wanted else self._order
-        return self._by_wave(fleet, ids, view) if view.by_wave else self._nested(ids, view.folded)
+        return self._by_wave(fleet, ids, view) if view.by_wave else self._nested(ids, view)
 
     def _by_wave(self, fleet: Fleet, ids: Sequence[SessionId], view: View) -> list[Item]:
         here = set(ids)
@@ -166,47 +176,61 @@ class Arranger:
             members = [session.id for session in wave.sessions if session.id in here]
             placed.update(members)
             if members:
+                tops = set(members)
+                members += [id_ for id_ in ids if id_ not in placed and self._root(id_, here) in tops]
+                placed.update(members)
                 items += self._group(key, wave, members if view.sort is Sort.WAVE else _kept(ids, members), view)
         rest = [id_ for id_ in ids if id_ not in placed]
-        return items + (self._group("", None, rest, view) if rest and items else self._nested(rest, view.folded))
+        return items + (self._group("", None, rest, view) if rest and items else self._nested(rest, view))
 
     def _group(self, key: str, wave: Wave | None, members: Sequence[SessionId], view: View) -> list[Item]:
         folded = f"wave {key}" in view.folded
         heading = Heading(f"wave {key}", wave, len(members), folded)
-        return [heading] if folded else [heading, *self._nested(members, view.folded)]
+        return [heading, *self._nested(members, view, folded)]
 
-    def _nested(self, ids: Sequence[SessionId], folded: frozenset[str]) -> list[Item]:
-        """Rows in this order, child rows below their parent."""
+    def _nested(self, ids: Sequence[SessionId], view: View, hidden: bool = False) -> list[Item]:
+        """Rows in this order, child rows below their parent; of *hidden* and folded ones only those that are urgent.
+
+        By attention a parent stands where the most urgent of its children would.
+        """
         here = set(ids)
         children: dict[SessionId, list[SessionId]] = {}
         for id_ in ids:
             parent = self.sessions[id_].parent
             if parent is not None and parent in here and parent != id_:
                 children.setdefault(parent, []).append(id_)
-        if not children:
+        if not children and not hidden:
             return [Row(id_) for id_ in ids]
+        below_others = {child for group in children.values() for child in group}
+        urgent = [id_ for id_ in ids if self.sessions[id_].attention <= URGENT]
+        lifted = [self._root(id_, here) for id_ in urgent] if view.sort is Sort.ATTENTION else []
+        kept = {above for id_ in urgent for above in self._line(id_, here)}
         rows: list[Item] = []
         placed: set[SessionId] = set()
-
-        def place(id_: SessionId, deep: int) -> None:
-            if id_ in placed:
-                return
-            placed.add(id_)
-            below = children.get(id_, [])
-            rows.append(Row(id_, deep, len(below)))
-            for child in below:
-                if id_ in folded or deep > 8:
-                    placed.add(child)
-                else:
-                    place(child, deep + 1)
-
-        below_others = {child for group in children.values() for child in group}
-        for id_ in ids:
-            if id_ not in below_others:
-                place(id_, 0)
-        for id_ in ids:
-            place(id_, 0)
+        for top in (*lifted, *(id_ for id_ in ids if id_ not in below_others), *ids):
+            left = [(top, 0, hidden)]
+            while left:
+                id_, depth, is_hidden = left.pop()
+                if id_ in placed:
+                    continue
+                placed.add(id_)
+                below = children.get(id_, [])
+                if not is_hidden or id_ in kept:
+                    rows.append(Row(id_, depth, len(below)))
+                is_hidden = is_hidden or id_ in view.folded
+                left += [(child, min(depth + 1, DEEPEST), is_hidden) for child in reversed(below)]
         return rows
+
+    def _root(self, id_: SessionId, here: Container[SessionId]) -> SessionId:
+        """The topmost of those that *id_* stands below."""
+        return self._line(id_, here)[-1]
+
+    def _line(self, id_: SessionId, here: Container[SessionId]) -> list[SessionId]:
+        """*id_*, its parent, and so on up; a circle is gone round once."""
+        line = [id_]
+        while (parent := self.sessions[line[-1]].parent) is not None and parent in here and parent not in line:
+            line.append(parent)
+        return line
 
 
 def _kept(ids: Iterable[SessionId], members: Iterable[SessionId]) -> list[SessionId]:

@@ -41,7 +41,7 @@ class Brush:
         self._painted_at = 0.0
 
     def paint(self, widget: Widget, regions: Sequence[Region]) -> bool:
-        """Whether it was painted at once; regions are whole rows and count from the widget's content."""
+        """Whether it was painted at once; regions count from the widget's content and lie in it."""
         now = time.monotonic()
         if now - self._painted_at > PAUSE_S:
             try:
@@ -64,9 +64,9 @@ def _painted(widget: Widget, regions: Sequence[Region]) -> bool:
         return False
     widget._styles_cache.set_dirty(*regions)
     rows = [
-        (place.x, place.y + region.y + number, strip)
+        (place.x + region.x, place.y + region.y + number, strip)
         for region in regions
-        for number, strip in enumerate(widget.render_lines(Region(0, region.y, place.width, region.height)))
+        for number, strip in enumerate(widget.render_lines(region))
     ]
     app._display(screen, RowsUpdate(rows))
     return True

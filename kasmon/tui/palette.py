@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
 MOST = 30
 """So many entries stand there before anything is typed."""
+TOLD = 0.5
+"""What a word in an entry's explanation counts, against one in its name."""
 
 
 class KasmonCommands(Provider):
@@ -26,9 +28,10 @@ class KasmonCommands(Provider):
                 yield DiscoveryHit(Content(words), run, text=words, help=literal(help_text))
 
     async def search(self, query: str) -> Hits:
+        """What is called so stands before what is only told so."""
         matcher = self.matcher(query)
         for words, help_text, run in self._entries():
-            if (score := matcher.match(words)) > 0:
+            if (score := matcher.match(words) or matcher.match(help_text) * TOLD) > 0:
                 yield Hit(score, Content(words), run, text=words, help=literal(help_text))
 
     def _entries(self) -> Iterator[tuple[str, str, Callable[[], object]]]:

@@ -1,10 +1,10 @@
 """The panel beside the list: what the selected session shows, and what is known of it."""
 
 from collections.abc import Callable
+from typing import Final
 
 from rich.cells import cell_len
 from textual.app import ComposeResult
-from textual.containers import Vertical
 from textual.reactive import reactive
 from textual.strip import Strip
 from textual.widget import Widget
@@ -15,8 +15,13 @@ from kasmon.model.permission import SessionId
 from kasmon.model.session import Session
 from kasmon.tui.bars import LineWidget
 from kasmon.tui.clock import Clock
-from kasmon.tui.look import Look, Span, age, count, evidence, mode_word, state_name, wave_place
+from kasmon.tui.look import Look, Span, age, count, evidence, mode_word, state_name, wave_place, wave_words
+from kasmon.tui.thrift import PlainVertical
 
+ROOMY_WIDTH: Final = 100
+"""From this width on the head has whole words."""
+LEAST_FOLDER: Final = 8
+"""The folder gets at least so many cells, or is left out."""
 Content = Callable[[Session], Widget | None]
 """Makes the widget that shows a session's inside; None where there is none to show."""
 
@@ -41,23 +46,27 @@ class PreviewHead(LineWidget):
         pin = f"{look.mark('pin')} " if self.pinned else ""
         right: list[Span] = [
             (f"{look.state_glyph(name)} {name} {age(now - session.since)}", f"state-{name}"),
-            (f"{dot}{clean_line(evidence(session, now))} ", "faint"),
+            (f"{dot}{'seen by ' if width >= ROOMY_WIDTH else ''}{clean_line(evidence(session, now))} ", "faint"),
         ]
         left: list[Span] = [
             (f" {pin}", "accent"),
             (look.cut(clean_line(session.name), max(8, width // 3)), "text.bold"),
         ]
-        facts = [clean_line(session.agent), clean_line(mode_word(session)), wave_place(session), context_share(session)]
+        wave = wave_words(session) if width >= ROOMY_WIDTH else wave_place(session)
+        facts = [clean_line(session.agent), clean_line(mode_word(session)), wave, context_share(session)]
         facts += ["skips permissions"] if session.bypassing else []
         facts += [f"in tmux: {clean_line(session.fallback)}"] if session.fallback else []
-        facts += [clean_line(session.workdir)]
-        room = width - _width(left) - _width(right) - 2
-        left.append((look.cut("  " + dot.join(fact for fact in facts if fact), max(0, room)), "soft"))
+        about = "  " + dot.join(fact for fact in facts if fact)
+        room = width - _width(left) - _width(right) - 1
+        left.append((look.cut(about, max(0, room)), "soft"))
+        room -= cell_len(about) + len(dot)
+        if session.workdir and room >= LEAST_FOLDER:
+            left += [(dot, "soft"), (look.cut_left(clean_line(session.workdir), room), "soft")]
         blank = max(1, width - _width(left) - _width(right))
         return look.strip([*left, (" " * blank, "text"), *right], width, "surface")
 
 
-class Preview(Vertical):
+class Preview(PlainVertical):
     """The head, and below it the inside of one session. *make* builds the inside; it is kept while the session is."""
 
     session: reactive[Session | None] = reactive(None, repaint=False)
@@ -67,14 +76,14 @@ class Preview(Vertical):
         self.head = PreviewHead(look, clock)
         self.look, self.make = look, make
         self._inside: Widget | None = None
-        self._of: tuple[SessionId, Mode, int] | None = None
+        self._of: tuple[SessionId, Mode] | None = None
 
     def compose(self) -> ComposeResult:
         yield self.head
 
     def watch_session(self, session: Session | None) -> None:
         self.head.session = session
-        of = None if session is None else (session.id, session.mode, session.generation)
+        of = None if session is None else (session.id, session.mode)
         if of == self._of:
             return
         self._of = of

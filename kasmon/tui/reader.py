@@ -8,7 +8,7 @@ from textual.message import Message
 from textual.scroll_view import ScrollView
 from textual.strip import Strip
 
-from kasmon.model.text import Line
+from kasmon.model.text import Line, Token, fitted
 from kasmon.tui.look import Ground, Look
 
 Rows = Callable[[int], Sequence[Line]]
@@ -26,8 +26,16 @@ class Reader(ScrollView, can_focus=False):
     class Moved(Message):
         """It was scrolled, or shows something else."""
 
-    def __init__(self, look: Look, rows: Rows = lambda width: (), ground: Ground = "raised", margin: int = 0) -> None:
-        super().__init__()
+    def __init__(
+        self,
+        look: Look,
+        rows: Rows = lambda width: (),
+        ground: Ground = "raised",
+        margin: int = 0,
+        *,
+        id: str | None = None,  # noqa: A002 - Textual's name
+    ) -> None:
+        super().__init__(id=id)
         self.look, self.ground, self.margin = look, ground, margin
         self.seen_end = False
         self.faint = False
@@ -90,3 +98,14 @@ class Reader(ScrollView, can_focus=False):
     def _look_at_end(self) -> None:
         if self.size.height > 0 and self.below == 0:
             self.seen_end = True
+
+
+class Sentences(Reader):
+    """A few sentences, each on as many rows as it needs; an empty one is a blank row."""
+
+    def __init__(self, look: Look, *, id: str | None = None) -> None:  # noqa: A002 - Textual's name
+        super().__init__(look, margin=1, id=id)
+
+    def say(self, *said: tuple[str, Token]) -> None:
+        """Show these instead, in what each is."""
+        self.read(lambda width: [row for text, token in said for row in fitted([(text, token)], width)])

@@ -40,37 +40,51 @@ class Column(msgspec.Struct, frozen=True):
     sort: Sort | None = None
 
 
+AGENT: Final = Column("agent", "agent", 9, sort=Sort.AGENT)
+MODE: Final = Column("mode", "mode", 5)
+WAVE: Final = Column("wave", "wave", 7, sort=Sort.WAVE)
+ABOUT: Final = ((60, AGENT), (78, MODE), (88, WAVE))
+"""From which width on what a session is has a column."""
+GIVEN_UP: Final = (MODE, WAVE, AGENT)
+"""In this order."""
+NUMBERS: Final = (
+    (136, Column("seen", "seen by", 13)),
+    (112, Column("tokens", "tokens", 6, right=True)),
+    (100, Column("cost", "cost", 7, right=True, sort=Sort.COST)),
+)
+
+
 def columns(width: int, names: int = 20) -> tuple[Column, ...]:
-    """The columns of a list *width* cells wide whose longest name has *names* cells; the last line takes the rest."""
+    """The columns of a list *width* cells wide whose longest name has *names* cells; the last line takes the rest.
+
+    What a session does says more than what it is: mode and agent make room for the last line.
+    """
     widest = 14 if width < 60 else 20 if width < 100 else 28
+    state = Column("state", "state", 12 if width >= 50 else 11, sort=Sort.ATTENTION)
     name = Column("name", "name", max(8, min(names, widest)), sort=Sort.NAME)
-    state = Column("state", "state", 12 if width >= 50 else 10, sort=Sort.ATTENTION)
     since = Column("since", "since", 5, right=True, sort=Sort.SINCE)
-    agent = Column("agent", "agent", 9, sort=Sort.AGENT)
-    mode = Column("mode", "mode", 5)
-    wave = Column("wave", "wave", 7, sort=Sort.WAVE)
-    tokens = Column("tokens", "tokens", 6, right=True)
-    cost = Column("cost", "cost", 7, right=True, sort=Sort.COST)
-    seen = Column("seen", "seen by", 13)
-    before: tuple[Column, ...] = (state, name)
-    after: tuple[Column, ...] = ()
-    if width >= 60:
-        before += (agent,)
-    if width >= 78:
-        before += (mode,)
-    if width >= 88:
-        before += (wave,)
-    before += (since,)
-    if width >= 100:
-        after = (cost,)
-    if width >= 112:
-        after = (tokens, cost)
-    if width >= 136:
-        after = (seen, tokens, cost)
-    line = width - MARGIN - 1 - sum(column.width + GAP for column in (*before, *after))
+    about = [column for least, column in ABOUT if width >= least]
+    numbers = [column for least, column in NUMBERS if width >= least]
+    while (line := _left(width, state, name, *about, since, *numbers)) < LINE_LEAST and about:
+        about.remove(next(column for column in GIVEN_UP if column in about))
     if line < LINE_LEAST:
-        return (*before, *after)
-    return (*before, Column("line", "last line", line), *after)
+        return (state, name, since)
+    return (state, name, *about, since, Column("line", "last line", line), *numbers)
+
+
+def _left(width: int, *taken: Column) -> int:
+    """The cells that these columns leave for one more."""
+    return width - MARGIN - 1 - sum(column.width + GAP for column in taken)
+
+
+def column_at(columns: Sequence[Column], x: int) -> Column | None:
+    """The column whose title, or the gap behind it, is at cell *x* of the list."""
+    start = MARGIN
+    for column in columns:
+        if start <= x < start + column.width + GAP:
+            return column
+        start += column.width + GAP
+    return None
 
 
 class Line(msgspec.Struct, frozen=True):

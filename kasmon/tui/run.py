@@ -6,10 +6,14 @@ from kasmon.tui.driver import TapDriver
 from kasmon.tui.live import LiveWorld
 
 
-def run(places: Places) -> int:
-    """Show the dashboard over *places* until the person leaves it, and return the exit code; the agents go on."""
+def run(places: Places, *, agents_go_on: bool = True) -> int:
+    """Show the dashboard over *places* until the person leaves it, and return the exit code.
+
+    *agents_go_on* is what it tells that person; of a demo they do not.
+    """
     world = LiveWorld(places)
     app = Kasmon(world.first(), world, driver_class=TapDriver)
+    app.agents_go_on = agents_go_on
     try:
         app.run()
     finally:

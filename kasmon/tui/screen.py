@@ -122,6 +122,10 @@ class EventScreen(Widget, can_focus=True):
         super().__init__()
         self.above = 0
         """How many rows lie below what is shown; 0 follows the end."""
+        self.holds = False
+        """Whether it stays where it is, even at the end."""
+        self.shown = 0
+        """How many rows are in sight."""
         self._transcript, self._style_of = transcript, style_of
         self._screen = VirtualScreen(1, 1)
         self._known = 0
@@ -130,11 +134,11 @@ class EventScreen(Widget, can_focus=True):
         self._frame: Timer | None = None
         self._measuring: Timer | None = None
 
-    def open(self, transcript: Transcript) -> None:
-        """Show another transcript, at its end."""
+    def open(self, transcript: Transcript, *, same_place: bool = False) -> None:
+        """Show another transcript, at its end; or as far above it as before, where it ends as the one before."""
         self._transcript = transcript
         self._known = 0
-        self._go(0)
+        self._go(self.above if same_place else 0)
 
     def dress(self, style_of: StyleOf) -> None:
         """Draw with other styles from now on."""
@@ -232,17 +236,22 @@ class EventScreen(Widget, can_focus=True):
         """Feed the rows in sight to the screen. What came at the end does not move somebody who looks further up."""
         columns, rows = self._screen.size
         lines = self._transcript.lines(columns)
-        if self.above and self._known:
+        if (self.above or self.holds) and self._known:
             self.above = max(self.above + lines.known - self._known, 0)
         shown = lines.above_bottom(self.above, rows)
         if len(shown) < rows and self.above:
             self.above = max(lines.known - rows, 0)
             shown = lines.above_bottom(self.above, rows)
+        self.shown = len(shown)
         self._known = lines.known
         self._thumb = self._thumb_rows(lines.estimate)
-        changed = self._screen.show(shown, self._style_of)
+        changed = self._screen.show([self.dressed(row) for row in shown], self._style_of)
         width, height = self.size
         self.refresh(*[Region(0, y, max(width - 1, 0), 1) for y in changed], Region(max(width - 1, 0), 0, 1, height))
+
+    def dressed(self, row: Line) -> Line:
+        """*row* as it is shown."""
+        return row
 
     def _thumb_rows(self, every: int) -> range:
         """Where the bar's thumb stands for *every* row that there is; empty while all of them are in sight."""

@@ -3,51 +3,63 @@
 from typing import TYPE_CHECKING
 
 from textual.app import ComposeResult
-from textual.containers import Vertical
 
 from kasmon.clean import clean_line
-from kasmon.model.command import Receipt, ReceiptState
+from kasmon.model.command import ReceiptId
 from kasmon.model.session import Session
 from kasmon.model.transcript import Transcript
-from kasmon.tui.keys import Keys
-from kasmon.tui.lines import DrawnLine, Lines
-from kasmon.tui.look import Look, Span, state_name
-from kasmon.tui.screen import EventScreen
+from kasmon.tui.complete import Offered
+from kasmon.tui.find import FindBar, FindChanged
+from kasmon.tui.keys import Keys, Where
+from kasmon.tui.lines import Lines
+from kasmon.tui.look import Look
+from kasmon.tui.meter import meter
+from kasmon.tui.queue import Receipts
+from kasmon.tui.story import Story
+from kasmon.tui.thrift import PlainVertical
 
 if TYPE_CHECKING:
     from kasmon.tui.prompt import PromptBox
 
-WAITING_WORDS = {
-    ReceiptState.QUEUED: "queued",
-    ReceiptState.TYPED: "typed",
-    ReceiptState.SUBMITTED: "submitted",
-    ReceiptState.STARTED: "its turn runs",
-    ReceiptState.FINISHED: "done",
-    ReceiptState.REFUSED: "refused",
-    ReceiptState.LOST: "lost",
-}
-"""How far a prompt came, for people."""
-ON_THEIR_WAY = (ReceiptState.QUEUED, ReceiptState.TYPED)
 
-
-class SessionView(Vertical):
+class SessionView(PlainVertical):
     """The transcript of one session; the box below it is there between `enter` and `leave`."""
 
     def __init__(self, session: Session, transcript: Transcript, look: Look, keys: Keys) -> None:
         super().__init__()
         self.session, self.look, self.keys = session, look, keys
         self.transcript = transcript
-        self.screen_of_events = EventScreen(transcript, look.token)
-        self.receipts = Lines(look, "background", id="receipts")
+        self.screen_of_events = Story(transcript, look.token)
+        self.find_bar = FindBar(look, keys)
+        self.offered = Offered(look)
+        self.receipts = Receipts(session, look)
+        self.meter = Lines(look, "background", id="meter")
         self.box: PromptBox | None = None
+        self.only_reads = False
+        """Whether somebody came to read, and goes back to the list then."""
 
     def compose(self) -> ComposeResult:
         yield self.screen_of_events
+        yield self.find_bar
         yield self.receipts
+        yield self.meter
+        yield self.offered
 
     def on_mount(self) -> None:
-        self.screen_of_events.can_focus = False
-        self._tell_receipts()
+        self.screen_of_events.can_focus = self.screen_of_events.cursor is not None
+        if self.box is not None:  # somebody was faster than what it stands below
+            self.move_child(self.box, after=self.offered)
+        self._tell()
+
+    def on_resize(self) -> None:
+        self._tell_meter()
+
+    def show(self, transcript: Transcript) -> None:
+        """Show this transcript, which ends as the one before and may begin earlier; or what changed in it."""
+        if transcript is not self.transcript:
+            self.transcript = transcript
+            self.screen_of_events.open(transcript, same_place=True)
+        self.screen_of_events.changed()
 
     def changed(self) -> None:
         """The transcript grew, or what is being written did."""
@@ -56,13 +68,25 @@ class SessionView(Vertical):
     def learn(self, session: Session) -> None:
         """The session is this now."""
         before, self.session = self.session, session
-        if before.receipts != session.receipts or before.state is not session.state:
-            self._tell_receipts()
+        if before != session:
+            self._tell()
 
     def dress(self, look: Look) -> None:
-        self.look = self.receipts.look = look
+        self.look = self.meter.look = self.offered.look = look
         self.screen_of_events.dress(look.token)
-        self.receipts.refresh()
+        self.receipts.dress(look)
+        self.find_bar.dress(look)
+        self._tell_meter()
+
+    @property
+    def place(self) -> Where:
+        """What has the keyboard, or had it last."""
+        focused = self.screen.focused
+        if focused is self.screen_of_events:
+            return Where.READING
+        if focused is not None and focused is self.find_bar.box:
+            return Where.FIND
+        return Where.QUEUE if focused is self.receipts else Where.PROMPT
 
     def enter(self, draft: str = "") -> None:
         """Give the keyboard to a box to write in; *draft* is what was written there before."""
@@ -70,38 +94,111 @@ class SessionView(Vertical):
             return
         from kasmon.tui.prompt import PromptBox  # heavy: only when somebody writes
 
-        self.box = PromptBox(self.session.id, self.keys, f"Write to {clean_line(self.session.name)}", draft)
+        self.box = PromptBox(
+            self.session.id,
+            self.keys,
+            f"Write to {clean_line(self.session.name)}",
+            draft,
+            history=lambda: [*self.transcript.prompts],
+            offered=self.offered,
+        )
         self.mount(self.box)
         self.screen.set_focus(self.box)  # now: the next key may be there already
-        self._tell_receipts()
+        self._tell()
 
     def leave(self) -> str:
         """Take the box away; return what was written and not sent."""
         if self.box is None:
             return ""
+        self.stop_reading()
+        if self.box.changes is not None:
+            self.box.change(None, "")
         draft = self.box.text
         self.box.remove()
         self.box = None
-        self._tell_receipts()
+        self._tell()
         return draft
+
+    def write(self) -> None:
+        """Give the keyboard back to the box."""
+        self.only_reads = False
+        self.stop_reading()
+        self.receipts.choose(on=False)
+        self.receipts.can_focus = False
+        if self.box is not None:
+            self.screen.set_focus(self.box)
+
+    def read(self) -> None:
+        """Give the keyboard to the transcript."""
+        story = self.screen_of_events
+        if story.cursor is None:
+            story.read(on=True)
+        story.can_focus = True
+        self.screen.set_focus(story)
+
+    def stop_reading(self) -> None:
+        if self.screen_of_events.cursor is not None:
+            self.find_bar.drop()
+            self.screen_of_events.read(on=False)
+            self.screen_of_events.to_end()
+        self.screen_of_events.can_focus = False
+
+    def choose_queued(self) -> bool:
+        """Give the keyboard to the prompts that wait; False where none does."""
+        if not self.receipts.waiting:
+            return False
+        self.receipts.choose(on=True)
+        self.receipts.can_focus = True
+        self.screen.set_focus(self.receipts)
+        return True
+
+    def begin_find(self) -> None:
+        """Take what to search for."""
+        self.screen_of_events.search = None
+        self.find_bar.begin()
+
+    def end_find(self, kept: bool) -> None:
+        """Read on where the words were found, or go back to where the search began."""
+        if kept:
+            self.find_bar.keep()
+        else:
+            self.screen_of_events.drop_search()
+            self.find_bar.drop()
+        self.screen.set_focus(self.screen_of_events)
 
     def scroll_pages(self, by: int) -> None:
         self.screen_of_events.back(-by)
 
-    def _tell_receipts(self) -> None:
-        """The prompts on their way, and in focus also the last one that arrived."""
-        on_their_way = [each for each in self.session.receipts if each.state in ON_THEIR_WAY]
-        latest = self.session.receipts[-1:] if self.box is not None else ()
-        shown = [*on_their_way, *(each for each in latest if each not in on_their_way)][-3:]
-        lines = [self._receipt(each) for each in shown]
-        if self.box is not None and self.session.state.value in ("ended", "lost"):
-            name = state_name(self.session)
-            shape = f" {self.look.state_glyph(name)} {name}"
-            lines.append(DrawnLine(((shape, f"state-{name}.bold"), ("  restart it to write to it", "soft"))))
-        self.receipts.say(*lines)
+    def on_find_changed(self, message: FindChanged) -> None:
+        message.stop()
+        self.find_bar.words.words = message.words
+        self.screen_of_events.find(message.words)
 
-    def _receipt(self, receipt: Receipt) -> DrawnLine:
-        bad = receipt.state in (ReceiptState.REFUSED, ReceiptState.LOST)
-        left: list[Span] = [(f" {WAITING_WORDS[receipt.state]}", "bad.bold" if bad else "info")]
-        left += [(f"  {clean_line(receipt.text)}", "soft"), (f"  {clean_line(receipt.reason)}" if bad else "", "bad")]
-        return DrawnLine(tuple(left))
+    def on_story_found(self, message: Story.Found) -> None:
+        message.stop()
+        self.find_bar.tell(message.places, message.done, message.here)
+
+    def on_receipts_change(self, message: Receipts.Change) -> None:
+        message.stop()
+        self.change_queued(message.receipt)
+
+    def on_receipts_empty(self, message: Receipts.Empty) -> None:
+        message.stop()
+        self.write()
+
+    def change_queued(self, receipt: ReceiptId) -> None:
+        """Write other words for a prompt that waits."""
+        short = next((each.text for each in self.session.receipts if each.id == receipt), "")
+        self.write()
+        if self.box is not None:
+            self.box.change(receipt, self.transcript.waiting.get(receipt, short))
+
+    def _tell(self) -> None:
+        self.receipts.tell(self.session, writing=self.box is not None)
+        self._tell_meter()
+
+    def _tell_meter(self) -> None:
+        width = max(self.size.width - 1, 1)
+        key = self.keys.shown_while_writing("configure", self.look.utf8)
+        line = meter(self.session, self.look, key, width) if self.box is not None else None
+        self.meter.say(*([line] if line is not None else []))

@@ -8,10 +8,11 @@ from textual.strip import Strip
 from textual.widget import Widget
 
 from kasmon.clean import clean_line
+from kasmon.model.text import Token
 from kasmon.tui.dialog import Dialog
 from kasmon.tui.keys import Keys
-from kasmon.tui.lines import DrawnLine, Lines
 from kasmon.tui.look import Look, Span
+from kasmon.tui.reader import Sentences
 from kasmon.tui.theme import ThemeFile
 from kasmon.tui.world import KeepTheme
 
@@ -89,13 +90,13 @@ class SettingsDialog(Dialog):
 
     def inside(self) -> Iterable[Widget]:
         yield self.themes
-        yield Lines(self.look, id="config")
+        yield Sentences(self.look, id="config")
 
     def on_mount(self) -> None:
-        lines = [DrawnLine(), DrawnLine(((" Config  ", "soft"), (clean_line(self.config_path) or "none", "text")))]
-        lines += [DrawnLine(((" Shown at once when you save it; so are themes beside it.", "faint"),))]
-        lines += [DrawnLine(((f" {clean_line(problem)}", "bad"),)) for problem in self.problems]
-        self.query_one("#config", Lines).say(*lines)
+        said = [("", Token.TEXT), (f"Config: {clean_line(self.config_path) or 'none'}", Token.TEXT)]
+        said += [("What you save there shows at once; so do themes beside it.", Token.FAINT)]
+        said += [(clean_line(problem), Token.ERROR) for problem in self.problems]
+        self.query_one("#config", Sentences).say(*said)
         arrows = "↑ ↓" if self.look.utf8 else "up down"
         self.offer((arrows, "show"), ("⏎" if self.look.utf8 else "enter", "keep"), ("esc", "as it was"))
         self.begin(self.themes)

@@ -14,13 +14,16 @@ from kasmon.model.command import Mode
 from kasmon.model.permission import SessionId
 from kasmon.model.session import Session
 from kasmon.paths import Places
-from kasmon.store.log import Cursor, EventLog
+from kasmon.store.log import START, Cursor, EventLog
 from kasmon.tui.world import Facts, Heard
 
 LOOK_S: Final = 0.05
 """How often the log's size is looked at, by a thread of its own."""
-AT_ONCE: Final = 20_000
-"""How many facts come in one piece at most."""
+AT_ONCE: Final = 1000
+"""How many facts come in one piece at most: filing them must not be felt."""
+END_BYTES: Final = 1 << 19
+"""So much of a long log's end comes first, to be looked at until all of it is read."""
+LONG_BYTES: Final = 4 * END_BYTES
 RETRY_S: Final = 2.0
 
 
@@ -49,14 +52,26 @@ async def follow(places: Places, known: Session | None, session: SessionId, sinc
 
 def _read(log: EventLog, cursor: Cursor, told: Callable[[Heard], None], ended: threading.Event) -> None:
     """In a thread: tell of the facts behind *cursor*, a piece at a time, until *ended*."""
+    if cursor == START and (size := log.size()) > LONG_BYTES:
+        with contextlib.suppress(LogMissingError, OSError):
+            told(_end(log, Cursor(size - END_BYTES)))
     while not ended.is_set():
         if log.size() > cursor:
             with contextlib.suppress(LogMissingError, OSError):
                 facts = log.read(cursor)
-                while piece := list(islice(facts, AT_ONCE)):
+                piece = list(islice(facts, AT_ONCE))
+                while piece and not ended.is_set():
                     cursor = piece[-1][1]
-                    told(Facts(events=tuple(event for event, _ in piece), cursor=cursor))
+                    following = list(islice(facts, AT_ONCE))
+                    told(Facts(tuple(event for event, _ in piece), cursor, more=bool(following)))
+                    piece = following
         ended.wait(LOOK_S)
+
+
+def _end(log: EventLog, since: Cursor) -> Facts:
+    """The facts behind *since*, which is within some line."""
+    _, whole = next(log.lines(since), (b"", since))
+    return Facts(tuple(event for event, _ in log.read(whole)), whole, is_end=True)
 
 
 async def _listen(places: Places, session: SessionId, told: Callable[[Heard], None]) -> None:

@@ -7,16 +7,19 @@ Shipped ones lie in the top-level `themes/`, a person's own in the config folder
 import re
 import tomllib
 from functools import cache
-from importlib import resources
+from pathlib import Path
 from typing import Annotated, Final, get_type_hints
 
 import msgspec
 from rich.terminal_theme import TerminalTheme
 from textual.theme import Theme
 
+from kasmon.config.file import no_toml
 from kasmon.errors import ConfigError
 
 DEFAULT: Final = "rose-pine-moon"
+SHIPPED: Final = Path(__file__).parents[1] / "themes"
+"""Not by `importlib.resources`: it brings `zipfile` and what else it needs into every dashboard."""
 PLAIN: Final = "monochrome"
 """Used where NO_COLOR is set: the shapes, bold and reverse say everything."""
 
@@ -120,9 +123,8 @@ def parse(text: str, file: str) -> ThemeFile:
     """
     try:
         return msgspec.convert(tomllib.loads(text), ThemeFile)
-    except tomllib.TOMLDecodeError as error:
-        line = re.search(r"at line (\d+)", str(error))
-        raise ConfigError(file, str(error).split(" (at ")[0], line=int(line[1]) if line else None) from error
+    except (tomllib.TOMLDecodeError, RecursionError) as error:
+        raise no_toml(text, file, error) from error
     except msgspec.ValidationError as error:
         raise _located(text, file, str(error)) from error
 
@@ -130,16 +132,14 @@ def parse(text: str, file: str) -> ThemeFile:
 @cache
 def shipped_names() -> tuple[str, ...]:
     """The themes that come with kasmon, the default first."""
-    files = resources.files("kasmon").joinpath("themes").iterdir()
-    names = sorted(file.name.removesuffix(".toml") for file in files if file.name.endswith(".toml"))
+    names = sorted(file.stem for file in SHIPPED.glob("*.toml"))
     return tuple(sorted(names, key=lambda name: name != DEFAULT))
 
 
 @cache
 def shipped(name: str) -> ThemeFile:
     """The theme that comes with kasmon under this name."""
-    file = resources.files("kasmon").joinpath("themes", f"{name}.toml")
-    return parse(file.read_text("utf-8"), f"themes/{name}.toml")
+    return parse((SHIPPED / f"{name}.toml").read_text("utf-8"), f"themes/{name}.toml")
 
 
 def textual_theme(name: str, theme: ThemeFile) -> Theme:

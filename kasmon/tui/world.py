@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias
 import msgspec
 
 from kasmon.host.wire import Gone, Rows, Written
-from kasmon.model.command import Mode, Wish
+from kasmon.model.command import Mode, Requeue, Wish
 from kasmon.model.event import Event
 from kasmon.model.fleet import Fleet
 from kasmon.model.permission import SessionId
@@ -26,6 +26,10 @@ class Facts(msgspec.Struct, frozen=True):
 
     events: tuple[Event, ...]
     cursor: Cursor
+    more: bool = False
+    """Further facts are there already, and come at once."""
+    is_end: bool = False
+    """The last facts of a long log, to look at until it is read from its beginning; they come again then."""
 
 
 Heard: TypeAlias = Facts | Written
@@ -35,7 +39,7 @@ class Tell(msgspec.Struct, frozen=True, kw_only=True):
     """Carry *wish* to the session's agent."""
 
     session: SessionId
-    wish: Wish
+    wish: Wish | Requeue
 
 
 class Create(msgspec.Struct, frozen=True, kw_only=True):
@@ -69,7 +73,13 @@ class KeepTheme(msgspec.Struct, frozen=True, kw_only=True):
     name: str
 
 
-Wanted: TypeAlias = Tell | Create | Restart | Rename | Forget | KeepTheme
+class Copy(msgspec.Struct, frozen=True, kw_only=True):
+    """Give this text to the tmux that the dashboard itself runs in, if it does, and by it to the clipboard."""
+
+    text: str
+
+
+Wanted: TypeAlias = Tell | Create | Restart | Rename | Forget | KeepTheme | Copy
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
@@ -89,6 +99,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     theme_files: tuple[tuple[str, str], ...] = ()
     """The user's own themes: path and text."""
     config_path: str = ""
+    config_text: str = ""
+    """The config file that is in force, to tell lines."""
     problems: tuple[str, ...] = ()
     """What is wrong with which file, for people."""
 
@@ -129,8 +141,16 @@ class World(Protocol):
         """The agents of the new-session dialog, in the order to offer them."""
         ...
 
+    async def files(self, session: SessionId, /) -> Sequence[str]:
+        """Files and folders below the session's folder, nearest first: as many as are found quickly."""
+        ...
+
     async def secrets(self, session: SessionId, /) -> Sequence[str]:
         """Values that must not be shown on a card of this session (those of its environment)."""
+        ...
+
+    async def project(self, session: SessionId, /) -> str:
+        """The folder that a rule for the session's project would cover."""
         ...
 
     async def attach_argv(self, session: SessionId, /) -> Sequence[str]:

@@ -9,15 +9,8 @@ from hypothesis import strategies as st
 
 from kasmon.clean import has_hidden
 from kasmon.model.permission import Request
-from kasmon.tui.ask_text import (
-    Unfinished,
-    can_edit,
-    editable,
-    edited_input,
-    restored,
-    sheet,
-    without_secrets,
-)
+from kasmon.tui.ask_edit import Unfinished, can_edit, editable, edited_input, restored, without_secrets
+from kasmon.tui.ask_text import sheet
 from kasmon.tui.shell import BREAK, split_command
 from tests.fleets import DIFF, change, command, plan, question, request
 
@@ -180,6 +173,38 @@ def test_what_a_diff_shows_is_not_shown_twice_and_what_it_does_not_show_is() -> 
 
     assert 1 == shown(asked).count("max(8, min(names, widest))")
     assert "replace_all" in shown(asked)
+
+
+def test_a_plan_reads_as_markdown_and_is_whole() -> None:
+    text = "## Steps\n\n1. Move **the parser**\n\n```sh\nmake \u202e all\n```\n" + "word " * 40 + "end"
+    asked = plan("x", shown=text, input={"plan": text, "allowed": "tests"})
+    lines = sheet(asked).rows(40)
+
+    assert ["Steps", "", "1. Move the parser"] == [line.text.rstrip() for line in lines[:3]]
+    assert "heading" == lines[0].spans[0][1]
+    assert "│ make ⟨U+202E⟩ all" in [line.text.rstrip() for line in lines]
+    assert 40 == "\n".join(line.text for line in lines).count("word")
+    assert 40 >= max(len(line.text) for line in lines)
+    assert "allowed  tests" == lines[-1].text
+
+
+def test_a_question_does_not_show_its_own_input_again() -> None:
+    asked = question("x", input={"question": "Which?", "options": [{"label": "a"}]})
+
+    assert "label" not in shown(asked)
+    assert "SQLite needs no server" in shown(asked)
+
+
+def test_answers_that_stand_nowhere_else_are_in_the_text_with_their_notes() -> None:
+    asked = question("x", option_notes=("", "heavy", ""))
+    text = "\n".join(line.text for line in sheet(asked).rows(80, with_options=True))
+
+    assert "2 DuckDB, one more dependency\n  heavy" in text
+    assert "DuckDB" not in shown(asked)
+
+
+def test_the_agents_reason_stands_below_what_it_asks() -> None:
+    assert ["  make", "", "its reason", "It is stale."] == rows(command("x", "make", why="It is stale."))
 
 
 def test_what_the_agent_says_beside_the_command_is_told_apart() -> None:

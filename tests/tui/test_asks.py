@@ -13,10 +13,11 @@ from kasmon.model.fleet import Fleet
 from kasmon.model.permission import Closed, Decision, Request, RequestId, SessionId
 from kasmon.tui.app import Kasmon
 from kasmon.tui.asks import AskCard
-from kasmon.tui.world import Tell
+from kasmon.tui.world import Settings, Tell
 from tests.fleets import NOW, StillClock, asking, change, command, fleet, idle, login, plan, question, request, working
 from tests.scenes import HIDDEN, RISKY, armed, kasmon, settled
 from tests.tui.worlds import StillWorld, text_of
+from tests.waiting import auntil
 
 FIRST = RequestId("fix-auth-1")
 KEY = "sk-abcdefghijklmnopqrstuvwxyz123456"
@@ -59,7 +60,7 @@ async def test_the_whole_request_stands_on_the_card() -> None:
 
         for part in ("permission", "fix-auth", "claude · sdk", "asked 12s ago", "Bash", "-rf", "&& make", "release"):
             assert part in text
-        assert "Always: Bash commands that begin with “rm”, in this session" in text
+        assert "Always: Bash(rm -rf build && make release)" in text
         assert "● ready" in text
 
 
@@ -214,6 +215,19 @@ async def test_esc_drops_the_edit_and_the_request_is_as_it_was() -> None:
         assert [(Decision.ALLOW, None)] == [(each.decision, each.input) for each in answers(pilot)]
 
 
+async def test_esc_in_the_reason_comes_back_to_the_edited_request() -> None:
+    async with kasmon(asks(command("fix-auth", "rm -rf build"))).run_test(size=(120, 40)) as pilot:
+        await opened(pilot)
+        await pilot.press("e")
+        pilot.app.screen.query_one(TextArea).text = "ls"
+        await pilot.press("escape")
+        await armed(pilot)
+        await pilot.press("d", "x", "escape")
+        await armed(pilot)
+
+        assert "this is what would run instead" in text_of(pilot.app)
+
+
 async def test_an_edit_that_cannot_be_stays_in_the_box_with_the_reason() -> None:
     ask = request("fix-auth", tool="Fetch", input={"url": "https://example.com"})
     async with kasmon(asks(ask)).run_test(size=(120, 40)) as pilot:
@@ -278,6 +292,20 @@ async def test_hidden_characters_are_shown_and_approved_only_by_the_tools_letter
         assert [Decision.ALLOW if key == "a" else Decision.ALWAYS] == [each.decision for each in answers(pilot)]
 
 
+async def test_a_tools_letters_may_be_keys_that_scroll() -> None:
+    hidden = command("fix-auth", HIDDEN, tool="Skjold")
+    async with kasmon(asks(hidden)).run_test(size=(120, 40)) as pilot:
+        await settled(pilot)
+        await pilot.press("i")
+        await armed(pilot)
+        await pilot.press("a")
+        await armed(pilot)
+        await pilot.press(*"skj")
+        await pilot.pause()
+
+        assert [Decision.ALLOW] == [answer.decision for answer in answers(pilot)]
+
+
 async def test_secrets_are_not_on_the_card_and_no_rule_is_made_of_them() -> None:
     app = kasmon(
         asks(command("fix-auth", f"curl -H 'Bearer {KEY}' --user hunter2hunter2 x")), secrets=["hunter2hunter2"]
@@ -340,6 +368,69 @@ async def test_a_question_may_take_several_answers() -> None:
         assert [expected] == [answer.labels for answer in answers(pilot)]
 
 
+async def test_each_answer_of_a_question_stands_with_what_it_means() -> None:
+    notes = ("No server, one file.", "", "Slow from 10,000 sessions on.")
+    async with kasmon(asks(question("fix-auth", option_notes=notes))).run_test(size=(120, 40)) as pilot:
+        await opened(pilot)
+        lines = text_of(pilot.app).splitlines()
+        row = next(y for y, line in enumerate(lines) if "SQLite in the state folder" in line)
+
+        assert notes[0] in lines[row + 1]
+        assert "DuckDB" in lines[row + 2]
+        assert notes[2] in text_of(pilot.app)
+
+
+async def test_a_question_may_be_answered_in_own_words() -> None:
+    async with kasmon(asks(question("fix-auth", free_text=True))).run_test(size=(120, 40)) as pilot:
+        await opened(pilot)
+        assert "4 ○ In your own words" in text_of(pilot.app)
+        await pilot.press("2", "o", *"none of them", "enter", "enter")
+        assert [] == answers(pilot)
+        assert "4 ◉ none of them" in text_of(pilot.app)
+        await armed(pilot)
+        await pilot.press("enter")
+        await pilot.pause()
+
+        assert [(Decision.CHOOSE, ("none of them",))] == [(each.decision, each.labels) for each in answers(pilot)]
+
+
+async def test_own_words_stand_beside_options_where_several_are_taken() -> None:
+    asked = question("fix-auth", free_text=True, many=True)
+    async with kasmon(asks(asked)).run_test(size=(120, 40)) as pilot:
+        await opened(pilot)
+        await pilot.press("1", "4", *"and backups", "enter")
+        await armed(pilot)
+        await pilot.press("enter")
+        await pilot.pause()
+
+        assert [("SQLite in the state folder", "and backups")] == [each.labels for each in answers(pilot)]
+
+
+async def test_a_question_without_options_takes_words_and_esc_leaves_them() -> None:
+    async with kasmon(asks(question("fix-auth", options=()))).run_test(size=(120, 40)) as pilot:
+        await opened(pilot)
+        await pilot.press("o", "x", "escape")
+        await armed(pilot)
+        await pilot.press("enter")
+        assert [] == answers(pilot)
+        await pilot.press("o", *"Friday", "enter")
+        await armed(pilot)
+        await pilot.press("enter")
+        await pilot.pause()
+
+        assert [("Friday",)] == [each.labels for each in answers(pilot)]
+
+
+async def test_a_question_without_own_words_has_no_line_for_them() -> None:
+    async with kasmon(asks(question("fix-auth"))).run_test(size=(120, 40)) as pilot:
+        await opened(pilot)
+        await pilot.press("o", "4", "enter")
+        await pilot.pause()
+
+        assert not pilot.app.screen.query(Input)
+        assert [] == answers(pilot)
+
+
 async def test_a_plan_is_approved_or_sent_back() -> None:
     async with kasmon(asks(plan("fix-auth"))).run_test(size=(120, 40)) as pilot:
         await opened(pilot)
@@ -373,6 +464,14 @@ async def test_what_kasmon_cannot_answer_gets_an_offer_to_go_there() -> None:
             "Allowed once by you, elsewhere.",
         ),
         (Closed(id=RequestId("fix-auth-1"), decision=Decision.DENY, by="policy", at=NOW), "Denied by a rule."),
+        (
+            Closed(id=RequestId("fix-auth-1"), decision=Decision.NEVER, by="user", at=NOW, who="/dev/pts/3 (pid 12)"),
+            "Denied from now on by user at /dev/pts/3 (pid 12).",
+        ),
+        (
+            Closed(id=RequestId("fix-auth-1"), decision=Decision.CANCEL, by="user", at=NOW),
+            "Denied, and the turn ended by you, elsewhere.",
+        ),
         (Closed(id=RequestId("fix-auth-1"), decision=None, by="the turn ended", at=NOW), "Withdrawn: the turn ended."),
     ],
 )
@@ -430,6 +529,26 @@ async def test_a_click_counts_like_its_key_and_only_when_armed() -> None:
         assert 1 == len(answers(pilot))
 
 
+@pytest.mark.parametrize(
+    ("word", "then"),
+    [("Deny, with a reason", "REASONING"), ("Edit, then allow", "EDITING"), ("Later", ""), ("not now", "")],
+)
+async def test_of_keys_that_share_a_line_a_click_means_the_one_it_is_on(word: str, then: str) -> None:
+    async with kasmon(asks()).run_test(size=(120, 40)) as pilot:
+        await settled(pilot)
+        await pilot.press("i")
+        card = await armed(pilot)
+        row = next(y for y, line in enumerate(text_of(pilot.app).splitlines()) if word in line)
+        await pilot.click(offset=(text_of(pilot.app).splitlines()[row].index(word), row))
+        await pilot.pause()
+
+        if then:
+            assert then == card._state.doing.name
+        else:
+            assert ([Decision.LATER] if word == "Later" else []) == [answer.decision for answer in answers(pilot)]
+            assert 1 == len(pilot.app.screen_stack)
+
+
 async def test_typing_while_a_request_comes_answers_nothing() -> None:
     """Fifteen characters at 40 ms each, whenever the card comes up among them."""
     typed = "yes please aAdy"
@@ -467,3 +586,108 @@ async def test_later_requests_come_after_the_others() -> None:
         card = await opened(pilot)
 
         assert SessionId("b") == card.request.session
+
+
+async def test_a_card_that_goes_on_below_says_which_key_reads_on() -> None:
+    """One that chooses nothing, and that is in force."""
+    long = "\n".join(f"echo {number}" for number in range(60))
+    app = kasmon(asks(command("fix-auth", long)), settings=Settings(keys={"read_on": "tab"}))
+    async with app.run_test(size=(80, 24)) as pilot:
+        await settled(pilot)
+        await pilot.press("i")
+        await armed(pilot)
+        assert "tab reads on; approve at its end" in text_of(pilot.app)
+        card = cast(Kasmon, pilot.app).inbox.card
+        assert card is not None
+        while not card.body.seen_end:
+            await pilot.press("tab")
+        await armed(pilot)
+
+        assert "reads on" not in text_of(pilot.app)
+
+
+@pytest.mark.parametrize("size", [(120, 40), (80, 24), (60, 20), (44, 20)])
+async def test_whatever_the_window_who_asks_and_all_that_can_be_answered_is_in_sight(size: tuple[int, int]) -> None:
+    """The rule to its last word, too."""
+    rule = "Bash(git push --force-with-lease origin main && curl -fsS https://a.example)"
+    async with kasmon(asks(command("fix-auth", "make", rule=rule))).run_test(size=size) as pilot:
+        await settled(pilot)
+        await pilot.press("i")
+        await armed(pilot)
+        text = " ".join(text_of(pilot.app).replace("│", " ").split())
+
+        for words in ("permission", "fix-auth", "make", "Allow once", "Deny", "Edit, then allow", "Later", "not now"):
+            assert words in text
+        assert f"Always: {rule}" in text
+
+
+@pytest.mark.parametrize("size", [(120, 40), (60, 20)])
+async def test_an_answer_to_choose_is_shown_to_its_end(size: tuple[int, int]) -> None:
+    options = ("Keep it", f"Drop the old index {'and build a new one ' * 6}tonight")
+    shown = question("fix-auth", options=options, shown="Which?", title="Which?")
+    async with kasmon(asks(shown)).run_test(size=size) as pilot:
+        await settled(pilot)
+        await pilot.press("i")
+        card = await armed(pilot)
+        while not card.body.seen_end:
+            await pilot.press("pagedown")
+        await armed(pilot)
+        lines = text_of(pilot.app).splitlines()
+        assert any("tonight" in line for line in lines)
+        row = max(y for y, line in enumerate(lines) if "tonight" in line)
+        await pilot.click(offset=(lines[row].index("tonight"), row))
+        await pilot.press("enter")
+        await pilot.pause()
+
+        assert [(options[1],)] == [answer.labels for answer in answers(pilot)]
+
+
+async def test_in_a_window_too_small_for_a_request_no_key_answers_it() -> None:
+    """Until it is larger; Esc closes it as ever."""
+    async with kasmon(asks()).run_test(size=(40, 10)) as pilot:
+        app = cast(Kasmon, pilot.app)
+        await auntil(lambda: app.has_fleet)
+        await pilot.press("i")
+        card = await auntil(lambda: app.inbox.card)
+        await pilot.pause()
+        clock_of(pilot).ticked += 5.0
+        for _ in range(3):
+            card._look_at_clock()
+        await pilot.pause()
+        assert "nothing is answered here. esc not now" in " ".join(text_of(pilot.app).replace("│", " ").split())
+        await pilot.press("a", "z")
+        assert [] == answers(pilot)
+
+        await pilot.resize_terminal(80, 24)
+        await armed(pilot)
+        await pilot.press("a")
+        await pilot.pause()
+        assert 1 == len(answers(pilot))
+
+
+async def test_a_rule_that_no_window_holds_is_not_made_and_the_rest_is_answered_as_ever() -> None:
+    shown = command("fix-auth", "make", rule="Bash commands " + "and more " * 400)
+    async with kasmon(asks(shown)).run_test(size=(80, 24)) as pilot:
+        await settled(pilot)
+        await pilot.press("i")
+        await armed(pilot)
+        assert "its rule is too long for this window" in text_of(pilot.app)
+        await pilot.press("A")
+        assert [] == answers(pilot)
+
+        await pilot.press("a")
+        await pilot.pause()
+        assert [Decision.ALLOW] == [answer.decision for answer in answers(pilot)]
+
+
+async def test_answers_too_long_to_stand_below_are_in_the_text_to_read() -> None:
+    options = tuple(f"{'a way that is told at length ' * 20}and ends in {end}" for end in ("joy", "tears"))
+    async with kasmon(asks(question("fix-auth", options=options))).run_test(size=(80, 24)) as pilot:
+        await settled(pilot)
+        await pilot.press("i")
+        card = await armed(pilot)
+        read = " ".join(line.text for line in card.body._drawn)
+
+        assert "ends in joy" in read
+        assert "ends in tears" in read
+        assert "send the marked one" in text_of(pilot.app)

@@ -5,15 +5,16 @@ from typing import cast
 import pytest
 from textual.pilot import Pilot
 
+from kasmon.config.profile import Offer
 from kasmon.errors import LaunchError, NameTakenError, SessionEndedError
 from kasmon.model.command import Interrupt, Mode, Prompt, Stop
 from kasmon.model.permission import SessionId
 from kasmon.model.session import Session
 from kasmon.model.state import SessionState
 from kasmon.tui.app import Kasmon
-from kasmon.tui.dialogs import Line
+from kasmon.tui.dialogs import Line, NewSession
 from kasmon.tui.palette import KasmonCommands
-from kasmon.tui.prompt import TextBox
+from kasmon.tui.prompt import PromptBox, TextBox
 from kasmon.tui.world import Create, Forget, KeepTheme, Rename, Restart, Settings, Tell, Wanted
 from tests.fleets import StillClock, asking, crew, ended, fleet, idle, session, working
 from tests.scenes import kasmon, settled
@@ -91,6 +92,62 @@ async def test_a_name_that_is_taken_is_said_before_anything_is_tried() -> None:
         assert [] == wished(pilot)
 
 
+async def test_what_was_wrong_is_not_said_any_more_once_it_is_being_mended() -> None:
+    async with kasmon(fleet(idle("readme"))).run_test(size=(120, 40)) as pilot:
+        await dialog(pilot, "n")
+        await pilot.press("enter", "f")
+        await pilot.pause()
+
+        assert "A session needs a name." not in text_of(pilot.app)
+
+
+@pytest.mark.parametrize("size", [(80, 24), (60, 20)])
+async def test_in_a_small_window_the_keys_stay_in_sight_whatever_is_wrong(size: tuple[int, int]) -> None:
+    """Also while a request waits."""
+    async with kasmon(fleet(asking("fix-auth"))).run_test(size=size) as pilot:
+        await dialog(pilot, "n")
+        await pilot.press("enter")
+        await pilot.pause()
+
+        for words in ("A session needs a name.", "It is how you find it in the list.", "start", "1 request waits"):
+            assert words in text_of(pilot.app)
+
+
+async def test_a_long_reason_is_said_to_its_end() -> None:
+    async with kasmon(fleet(idle("readme"))).run_test(size=(80, 24)) as pilot:
+        await dialog(pilot, "n")
+        why = f"cannot start 'x': {'there is a reason and ' * 6}that is all."
+        world_of(pilot).refusing = LaunchError(why, hint="Mend it.")
+        await pilot.press("x", "enter")
+        await auntil(lambda: "Mend it." in text_of(pilot.app))
+
+        assert "that is all." in text_of(pilot.app)
+
+
+async def test_more_agents_than_fit_a_line_are_offered_on_two() -> None:
+    async with kasmon(fleet(idle("readme"))).run_test(size=(120, 40)) as pilot:
+        await dialog(pilot, "n")
+        names = [f"agent-{number}" for number in range(8)]
+        cast(NewSession, pilot.app.screen).offer_agents([Offer(name=name, modes=(Mode.TMUX,)) for name in names])
+        await pilot.pause()
+        assert all(name in text_of(pilot.app) for name in names)
+
+        row = next(y for y, line in enumerate(text_of(pilot.app).splitlines()) if "agent-7" in line)
+        await pilot.click(offset=(text_of(pilot.app).splitlines()[row].index("agent-7"), row))
+        assert "agent-7" == cast(NewSession, pilot.app.screen).agent.value
+
+
+async def test_the_cursor_goes_to_the_session_that_was_started() -> None:
+    async with kasmon(fleet(asking("fix-auth"), idle("readme"))).run_test(size=(120, 40)) as pilot:
+        await dialog(pilot, "n")
+        await pilot.press(*"docs", "enter")
+        await closed(pilot)
+        app_of(pilot)._take(fleet(asking("fix-auth"), idle("readme"), working("docs")))
+        await pilot.pause()
+
+        assert "docs" == app_of(pilot).desk.table.selected
+
+
 async def test_what_the_world_refuses_is_said_in_place_and_nothing_typed_is_lost() -> None:
     async with kasmon(fleet(idle("readme"))).run_test(size=(120, 40)) as pilot:
         await dialog(pilot, "n")
@@ -144,6 +201,19 @@ async def test_a_broadcast_goes_to_what_the_list_shows_and_says_to_whom() -> Non
         assert ["c", "a"] == [wanted.session for wanted in wished(pilot) if isinstance(wanted, Tell)]
 
 
+async def test_a_broadcast_names_all_whom_it_goes_to_and_is_told_in_one_word() -> None:
+    shown = fleet(*(idle(f"session-{number:02}") for number in range(12)))
+    async with kasmon(shown).run_test(size=(120, 40), notifications=True) as pilot:
+        await dialog(pilot, "M")
+        assert all(f"session-{number:02}" in text_of(pilot.app) for number in range(12))
+        world_of(pilot).word = "it: sent"
+        await pilot.press(*"Go on", "enter")
+        await closed(pilot)
+        await auntil(lambda: "Sent to 12 sessions." in text_of(pilot.app))
+
+        assert "it: sent" not in text_of(pilot.app)
+
+
 async def test_a_broadcast_tried_again_goes_only_to_those_that_did_not_take_it() -> None:
     async with kasmon(fleet(idle("a"), idle("b"), idle("c"))).run_test(size=(120, 40)) as pilot:
         await dialog(pilot, "M")
@@ -151,6 +221,7 @@ async def test_a_broadcast_tried_again_goes_only_to_those_that_did_not_take_it()
         await pilot.press(*"Go on", "enter")
         await auntil(lambda: "did not take it" in text_of(pilot.app))
         assert "Sent to 2; 1 did not take it." in text_of(pilot.app)
+        assert "To b" in text_of(pilot.app)
         wished(pilot).clear()
         world_of(pilot).refusing_for = {}
         await pilot.press("enter")
@@ -259,6 +330,14 @@ async def test_quitting_says_that_the_agents_go_on() -> None:
         assert not pilot.app.is_running
 
 
+async def test_quitting_a_demo_says_that_its_agents_end() -> None:
+    async with kasmon(fleet(working("a"))).run_test(size=(120, 40)) as pilot:
+        app_of(pilot).agents_go_on = False
+        await dialog(pilot, "q")
+
+        assert "The demo ends with it, and its agents too." in text_of(pilot.app)
+
+
 async def test_the_last_change_of_a_session_is_a_key_away() -> None:
     async with kasmon(fleet(idle("readme")), transcripts={"readme": talk()}).run_test(size=(120, 40)) as pilot:
         await settled(pilot)
@@ -322,6 +401,45 @@ async def test_the_palette_finds_every_action_and_every_session() -> None:
         discovered = {hit.text async for hit in commands.discover()}
         assert {"New", "Message", "Stop", "Settings", "readme", "fix-auth"} <= discovered
         assert not {"Once", "Always", "Deny"} & discovered
+
+
+async def test_the_palette_finds_what_is_only_told_of() -> None:
+    async with kasmon(fleet(idle("readme"))).run_test(size=(120, 40)) as pilot:
+        await settled(pilot)
+        hits = [hit async for hit in KasmonCommands(pilot.app.screen).search("allow or deny")]
+
+        assert "Requests" == max(hits, key=lambda hit: hit.score).text
+
+
+async def test_what_the_palette_does_for_the_list_leaves_the_session_first() -> None:
+    """What was written there is kept."""
+    async with kasmon(fleet(idle("readme"))).run_test(size=(120, 40)) as pilot:
+        await settled(pilot)
+        await pilot.press("enter", *"half", "ctrl+p", *"rename")
+        await auntil(lambda: "Give it another name" in text_of(pilot.app))
+        await pilot.pause(0.3)
+        await pilot.press("enter")
+        await auntil(lambda: "New name" in text_of(pilot.app))
+        assert not app_of(pilot).desk.has_class("-inside")
+
+        await pilot.press("escape")
+        await closed(pilot)
+        await pilot.press("enter")
+        await pilot.pause()
+        assert "half" == pilot.app.query_one(PromptBox).text
+
+
+async def test_from_one_session_to_another_nothing_written_is_lost() -> None:
+    async with kasmon(fleet(idle("readme"), idle("zoo"))).run_test(size=(120, 40)) as pilot:
+        await settled(pilot)
+        await pilot.press("enter", *"half")
+        app_of(pilot).inside.enter(SessionId("zoo"))
+        await pilot.pause()
+        assert "" == pilot.app.query_one(PromptBox).text
+
+        app_of(pilot).inside.enter(README)
+        await pilot.pause()
+        assert "half" == pilot.app.query_one(PromptBox).text
 
 
 async def test_the_palette_does_what_was_chosen() -> None:

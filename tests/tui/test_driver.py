@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -169,6 +170,22 @@ def test_a_stop_in_the_middle_of_a_write_does_not_lock_up(tmp_path: Path) -> Non
 
         screen.send(b"x")
         until(lambda: running.keys)
+
+
+def test_a_busy_dashboard_comes_back_from_a_program_that_had_its_terminal(tmp_path: Path) -> None:
+    """However much there was to draw meanwhile, it draws nothing then, and everything afterwards."""
+    counted = tmp_path / "counted"
+    with OnTerminal(program("attaching", str(counted)), tmp_path) as screen:
+        screen.until(b"it is yours")
+        shown = len(screen.seen)
+        until(lambda: int(counted.read_text() or 0) > 100, what="what Textual keeps waiting, three times over")
+        assert not screen.is_raw
+        assert b"<" not in screen.seen[shown:]
+
+        screen.send(b"\n")
+        until(lambda: b"what does not change" in screen.seen[shown:], what="the whole picture")
+        until(lambda: int(re.findall(rb"<(\d+)>", screen.seen)[-1]) > 100, what="what is new in it")
+        assert screen.is_raw
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGINT])

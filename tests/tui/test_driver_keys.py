@@ -1,8 +1,11 @@
 """Random bytes, and keys by the thousand: nothing is lost, nothing hangs, whatever the reads are cut like."""
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from textual import events
 
+from kasmon.tui.parser import KeyParser
 from kasmon.tui.tap import Tap
 from tests.tui.test_driver_tap import FOR_TEXTUAL, PLAIN_KEYS, REPLIES, Session
 
@@ -45,3 +48,27 @@ def test_random_bytes_hang_nothing(reads: list[bytes]) -> None:
     left = tap.left
     tap.feed(b"\x1d")
     assert left or tap.left
+
+
+@pytest.mark.parametrize(
+    ("sent", "key"),
+    [
+        ("\r", "enter"),
+        ("\n", "ctrl+j"),
+        ("\x1b\r", "alt+enter"),
+        ("\x1b[13;3u", "alt+enter"),
+        ("\x1b[13;2u", "shift+enter"),
+        ("\x1b[27;2;13~", "shift+enter"),
+        ("\x1b[27;3;13~", "alt+enter"),
+        ("\x1bq", "alt+q"),
+    ],
+)
+def test_an_enter_that_begins_a_new_line_is_told_from_one_that_sends(sent: str, key: str) -> None:
+    """As terminals send them: the oldest way, kitty's, and xterm's."""
+    parser = KeyParser()
+    heard = list(parser.feed(sent))
+    if parser._timeout_time is not None:
+        parser._timeout_time = 0.0  # nothing more came
+        heard += parser.tick()
+
+    assert [key] == [event.key for event in heard if isinstance(event, events.Key)]

@@ -1,15 +1,17 @@
 """The list: what stays where it is, what is drawn anew, and how one moves in it."""
 
-from typing import Any, cast
+from typing import Any, ClassVar, cast
 
 import msgspec
 import pytest
-from textual.geometry import Region
+from textual.strip import Strip
 
 from kasmon.model.permission import SessionId
 from kasmon.tui.app import Kasmon
 from kasmon.tui.fleet import SessionTable
-from kasmon.tui.order import Heading
+from kasmon.tui.order import Heading, Sort
+from kasmon.tui.paint import RowsUpdate
+from kasmon.tui.world import Settings
 from tests.fleets import StillClock, asking, crew, ended, fleet, idle, working
 from tests.scenes import kasmon, settled
 from tests.tui.worlds import text_of
@@ -20,14 +22,13 @@ def clock_of(app: Kasmon) -> StillClock:
 
 
 class Watched(SessionTable):
-    """The list, noting which parts of it are drawn anew."""
+    """The list, noting which of its lines are drawn anew."""
 
-    refreshed: list[Region]
+    drawn: ClassVar[list[int]] = []
 
-    def refresh(self, *regions: Region, **options: object) -> "Watched":
-        self.refreshed = [*getattr(self, "refreshed", []), *(regions or (Region(0, 0, 999, 999),))]
-        super().refresh(*regions, **options)  # type: ignore[arg-type]
-        return self
+    def render_line(self, y: int) -> Strip:
+        self.drawn.append(y)
+        return super().render_line(y)
 
 
 async def test_the_session_that_asks_stands_first_and_is_selected() -> None:
@@ -96,11 +97,12 @@ async def test_only_rows_that_changed_are_drawn_anew(monkeypatch: pytest.MonkeyP
         await pilot.pause()
         table = cast(Watched, app.desk.table)
         place = next(y for y, each in enumerate(table.shown()) if each.id == "docs")
-        table.refreshed = []
+        table.drawn.clear()
         said = tuple(msgspec.structs.replace(s, last_line="new") if s.id == "docs" else s for s in shown.sessions)
         app._take(fleet(*said))
+        await pilot.pause()
 
-        assert [place] == [region.y for region in table.refreshed]
+        assert [place] == table.drawn
 
 
 async def test_a_row_whose_age_reads_the_same_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -109,13 +111,42 @@ async def test_a_row_whose_age_reads_the_same_is_left_alone(monkeypatch: pytest.
     async with app.run_test(size=(120, 40)) as pilot:
         await pilot.pause()
         table = cast(Watched, app.desk.table)
-        table.refreshed = []
+        table.drawn.clear()
         clock_of(app).forward(1)
         app.desk.tick()
-
-        assert [1] == [region.y for region in table.refreshed]
         await pilot.pause()
+
+        assert [1] == table.drawn
         assert "6s" in text_of(app)
+
+
+class Displayed(Kasmon):
+    """The dashboard, noting which rows are painted at once."""
+
+    rows: ClassVar[list[tuple[int, int, Strip]]] = []
+
+    def _display(self, screen: Any, renderable: Any) -> None:
+        if isinstance(renderable, RowsUpdate):
+            self.rows.extend(renderable.rows)
+        super()._display(screen, renderable)
+
+
+async def test_rows_that_are_painted_at_once_look_as_in_the_next_frame() -> None:
+    """Also beside the scrollbar, which lies over the rows' last cell."""
+    shown = [working(f"s{number:04}", "first") for number in range(100)]
+    app = Displayed(fleet(*shown), clock=StillClock())
+    async with app.run_test(size=(120, 40)) as pilot:
+        await settled(pilot)
+        assert app.desk.table.show_vertical_scrollbar
+        app.rows.clear()
+        app._take(fleet(*[msgspec.structs.replace(s, last_line="second") for s in shown[:2]], *shown[2:]))
+        frame = app.screen._compositor.render_strips()
+
+        assert 2 == len(app.rows)
+        for x, y, strip in app.rows:
+            assert "second" in strip.text
+            assert [*strip.simplify()] == [*frame[y].crop(x, x + strip.cell_length).simplify()]
+            assert app.desk.table.size.width - 1 == strip.cell_length
 
 
 async def test_five_thousand_sessions_are_a_list_like_any_other() -> None:
@@ -220,6 +251,74 @@ async def test_the_filter_narrows_while_it_is_written_and_esc_shows_all() -> Non
 
         await pilot.press("slash", "escape")
         assert 20 == len(app.desk.table.shown())
+
+
+async def test_esc_in_the_list_shows_all_again() -> None:
+    """As the line that tells of the filter says."""
+    app = Kasmon(crew(), clock=StillClock())
+    async with app.run_test(size=(120, 30)) as pilot:
+        await pilot.press("slash", *"playg", "enter")
+        await pilot.pause()
+        assert "/ playg   1 of 20   esc shows all" in text_of(app)
+
+        await pilot.press("escape")
+        assert 20 == len(app.desk.table.shown())
+
+
+async def test_the_filters_own_line_takes_no_row_from_the_list() -> None:
+    app = Kasmon(crew(), clock=StillClock())
+    async with app.run_test(size=(80, 24)) as pilot:
+        await pilot.press("slash", *"state:asking")
+        await pilot.pause()
+
+        assert 4 == len(app.desk.table.items) == app.desk.table.size.height
+
+
+async def test_what_the_filter_found_is_counted_as_it_changes() -> None:
+    app = Kasmon(fleet(idle("readme"), working("docs")), clock=StillClock())
+    async with app.run_test(size=(120, 30)) as pilot:
+        await pilot.press("slash", *"docs", "enter")
+        clock_of(app).forward(2.0)
+        app._take(fleet(idle("readme")))
+        await pilot.pause()
+
+        assert "0 of 1" in text_of(app)
+        assert "No session fits 'docs'." in text_of(app)
+
+
+async def test_an_empty_list_says_how_to_begin() -> None:
+    app = Kasmon(fleet(), settings=Settings(keys={"new": "N"}), clock=StillClock())
+    async with app.run_test(size=(80, 24)) as pilot:
+        await pilot.pause()
+
+        for words in ("No sessions yet.", "N  starts one", "?  shows what every key does", "kasmon demo"):
+            assert words in text_of(app)
+
+
+async def test_a_click_on_a_title_sorts_by_it() -> None:
+    app = Kasmon(fleet(working("a"), idle("b")), clock=StillClock())
+    async with app.run_test(size=(120, 30)) as pilot:
+        await pilot.pause()
+        await pilot.click(offset=(text_of(app).splitlines()[1].index("name"), 1))
+        await pilot.pause()
+        assert ["a", "b"] == [session.id for session in app.desk.table.shown()]
+
+        await pilot.click(offset=(text_of(app).splitlines()[1].index("mode"), 1))
+        assert Sort.NAME is app.desk.table.view.sort
+
+
+async def test_a_click_on_a_state_shows_only_those_and_another_all_again() -> None:
+    app = Kasmon(fleet(working("a"), idle("b"), working("c")), clock=StillClock())
+    async with app.run_test(size=(120, 30)) as pilot:
+        await pilot.pause()
+        place = (text_of(app).splitlines()[0].index("2 working"), 0)
+        await pilot.click(offset=place)
+        await pilot.pause()
+        assert ["a", "c"] == [session.id for session in app.desk.table.shown()]
+
+        await pilot.click(offset=place)
+        await pilot.pause()
+        assert 3 == len(app.desk.table.shown())
 
 
 async def test_the_preview_follows_the_filter() -> None:

@@ -193,6 +193,8 @@ async def test_the_bar_says_whose_it_is_and_how_to_leave() -> None:
         await pilot.pause()
 
         assert " docs · working [b] · 2 requests wait · 7 lines up · Ctrl+] leaves" == str(app.view.bar.render())
+        app.view.bar.scrolled = ""
+        assert str(app.view.bar.render()).endswith(" · Ctrl+] leaves · Shift+PgUp scrolls back")
         app.view.waiting = 1
         assert "1 request waits" in str(app.view.bar.render())
 

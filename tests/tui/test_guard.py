@@ -14,13 +14,18 @@ from pathlib import Path
 import psutil
 import pytest
 
-from kasmon.tui.guard import RESTORE
+from kasmon.tui.guard import DASH, RESTORE
 from tests.tui.ptys import OnTerminal, program
 from tests.waiting import until
 
 BASH = shutil.which("bash")
 TOLD = b"kasmon: the dashboard was killed (signal 9); your sessions are still running - run kasmon again"
-FORKS = pytest.mark.parametrize("fork", ["copied", "anew"])
+HAS_DASH = os.access(DASH, os.X_OK)
+AWAKE = ["copied", "anew"]
+ASLEEP = [pytest.param(f"{fork}-asleep", marks=pytest.mark.skipif(not HAS_DASH, reason="no dash")) for fork in AWAKE]
+FORKS = pytest.mark.parametrize("fork", [*AWAKE, *ASLEEP])
+"""How the dashboard is started, and whether its guard sleeps meanwhile."""
+SLEEPS = pytest.mark.parametrize("fork", [AWAKE[0], ASLEEP[0]])
 
 
 def noted(notes: Path, kind: str) -> list[object]:
@@ -78,23 +83,26 @@ def test_what_is_restored_is_all_that_is_ever_set(tmp_path: Path) -> None:
     assert alive.count(b"\x1b[>25u") + alive.count(b"\x1b[>0u") == RESTORE.count(b"\x1b[<u")
 
 
-def test_an_orderly_end_is_left_as_it_is(tmp_path: Path) -> None:
-    with guarded(tmp_path, "leave", 3) as screen:
+@SLEEPS
+def test_an_orderly_end_is_left_as_it_is(tmp_path: Path, fork: str) -> None:
+    with guarded(tmp_path, "leave", 3, fork) as screen:
         assert 3 == screen.ended()
         assert screen.before == screen.modes
         assert RESTORE not in screen.seen
 
 
-def test_a_dashboard_that_leaves_a_raw_terminal_behind_is_tidied_up_after(tmp_path: Path) -> None:
-    with guarded(tmp_path, "vanish", 4) as screen:
+@SLEEPS
+def test_a_dashboard_that_leaves_a_raw_terminal_behind_is_tidied_up_after(tmp_path: Path, fork: str) -> None:
+    with guarded(tmp_path, "vanish", 4, fork) as screen:
         assert 4 == screen.ended()
         assert screen.before == screen.modes
         until(lambda: screen.seen.endswith(RESTORE))
 
 
+@SLEEPS
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
-def test_the_guard_passes_on_what_it_is_told(tmp_path: Path, number: signal.Signals) -> None:
-    with guarded(tmp_path) as screen:
+def test_the_guard_passes_on_what_it_is_told(tmp_path: Path, number: signal.Signals, fork: str) -> None:
+    with guarded(tmp_path, fork=fork) as screen:
         pids(tmp_path / "notes")
         os.kill(screen.pid, number)
 
@@ -103,8 +111,23 @@ def test_the_guard_passes_on_what_it_is_told(tmp_path: Path, number: signal.Sign
         assert TOLD[:20] not in screen.seen
 
 
-def test_a_guard_that_is_told_to_go_on_tells_the_dashboard(tmp_path: Path) -> None:
-    with guarded(tmp_path) as screen:
+@SLEEPS
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGQUIT, signal.SIGTSTP])
+def test_what_a_key_sends_to_both_the_guard_leaves_to_the_dashboard(
+    tmp_path: Path, number: signal.Signals, fork: str
+) -> None:
+    with guarded(tmp_path, fork=fork) as screen:
+        guard, dashboard = pids(tmp_path / "notes")
+        os.kill(guard, number)
+        os.kill(dashboard, signal.SIGKILL)
+
+        assert 137 == screen.ended()
+        until(lambda: screen.seen.endswith(RESTORE + TOLD + b"\r\n"))
+
+
+@SLEEPS
+def test_a_guard_that_is_told_to_go_on_tells_the_dashboard(tmp_path: Path, fork: str) -> None:
+    with guarded(tmp_path, fork=fork) as screen:
         guard, dashboard = pids(tmp_path / "notes")
         os.kill(dashboard, signal.SIGTSTP)
         os.waitpid(guard, os.WUNTRACED)
@@ -122,6 +145,32 @@ def test_where_a_copy_does_not_do_the_dashboard_is_started_anew(tmp_path: Path, 
         assert 3 == screen.ended()
 
     assert [f"{tmp_path}{home}"] == noted(tmp_path / "notes", "home")
+
+
+@pytest.mark.skipif(not HAS_DASH, reason="no dash")
+def test_a_guard_that_sleeps_is_a_tenth_of_a_python(tmp_path: Path) -> None:
+    with guarded(tmp_path, fork="copied-asleep"):
+        guard, _ = pids(tmp_path / "notes")
+        until(lambda: psutil.Process(guard).exe().endswith("dash"))
+
+        assert psutil.Process(guard).memory_full_info().uss < psutil.Process().memory_full_info().uss / 10
+
+
+@pytest.mark.skipif(not HAS_DASH, reason="no dash")
+def test_where_the_program_was_removed_meanwhile_a_shell_tidies_up(tmp_path: Path) -> None:
+    """As an upgrade does it, say: the guard that sleeps cannot become what it was."""
+    code = (
+        f"import kasmon.tui.guard as g; g.__file__ = {str(tmp_path / 'gone')!r}; import tests.tui.programs.guarded as p"
+    )
+    run = "g.run_guarded(p.dashboard, asleep=True)"
+    argv = [sys.executable, "-P", "-c", f"{code}; {run}", str(tmp_path / "notes"), "run", "0"]
+    with OnTerminal(argv, tmp_path, environment={"PYTHONPATH": os.pathsep.join(sys.path)}) as screen:
+        _, dashboard = pids(tmp_path / "notes")
+        os.kill(dashboard, signal.SIGKILL)
+
+        assert 1 == screen.ended()
+        assert not screen.is_raw
+        until(lambda: screen.seen.endswith(RESTORE))
 
 
 def test_without_a_terminal_there_is_nothing_to_guard(tmp_path: Path) -> None:
@@ -143,15 +192,15 @@ def test_the_guard_is_small_and_knows_nothing_heavy(tmp_path: Path) -> None:
 class Shell:
     """A real bash with job control, at its prompt."""
 
-    def __init__(self, screen: OnTerminal, notes: Path) -> None:
-        self.screen, self.notes = screen, notes
+    def __init__(self, screen: OnTerminal, notes: Path, fork: str) -> None:
+        self.screen, self.notes, self.fork = screen, notes, fork
         screen.until(b"ready> ")
 
     def type(self, line: str) -> None:
         self.screen.send(line.encode() + b"\r")
 
     def start(self) -> tuple[int, int]:
-        self.type(shlex.join(program("guarded", str(self.notes), "run", "0", "copied")))
+        self.type(shlex.join(program("guarded", str(self.notes), "run", "0", self.fork)))
         return pids(self.notes)
 
     def works(self) -> None:
@@ -173,13 +222,13 @@ class Shell:
         until(lambda: self.screen.is_raw)
 
 
-@pytest.fixture
-def shell(tmp_path: Path) -> Iterator[Shell]:
+@pytest.fixture(params=[AWAKE[0], ASLEEP[0]])
+def shell(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Shell]:
     if BASH is None:
         pytest.skip("there is no bash")
     argv = [BASH, "--noprofile", "--norc", "--noediting", "-i"]
     with OnTerminal(argv, tmp_path, environment={"PS1": "ready> ", "HISTFILE": "/dev/null"}) as screen:
-        room = Shell(screen, tmp_path / "notes")
+        room = Shell(screen, tmp_path / "notes", request.param)
         yield room
         for pid in [pid for pair in noted(room.notes, "pids") for pid in pair]:  # type: ignore[attr-defined]
             with suppress(ProcessLookupError):

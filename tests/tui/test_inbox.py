@@ -201,6 +201,19 @@ async def test_no_card_before_it_is_known_what_must_not_stand_on_it() -> None:
         assert app.inbox.card is not None
 
 
+async def test_the_line_names_a_key_that_counts_where_the_keyboard_is() -> None:
+    """In the list, while the filter is written, in a dialog, and back in the list again."""
+    async with kasmon(ASKS).run_test(size=(120, 40)) as pilot:
+        await settled(pilot)
+        await pilot.press("i")
+        await armed(pilot)
+        await pilot.press("escape")
+        await auntil(lambda: "waits  i shows" in text_of(pilot.app))
+        for pressed, key in (("slash", "F2"), ("enter", "i"), ("n", "F2"), ("escape", "i")):
+            await pilot.press(pressed)
+            await auntil(lambda key=key: f"waits  {key} shows" in text_of(pilot.app), what=f"{key} after {pressed}")  # type: ignore[misc]
+
+
 async def test_a_full_disk_is_said_in_a_line() -> None:
     async with kasmon(fleet(idle("x"), read_only="no space left on the device")).run_test(size=(120, 40)) as pilot:
         await settled(pilot)

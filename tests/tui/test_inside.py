@@ -153,6 +153,19 @@ async def test_ctrl_c_in_the_box_ends_the_turn() -> None:
         assert [Tell(session=README, wish=Interrupt())] == world_of(pilot).wished
 
 
+async def test_a_prompt_from_the_box_is_told_above_it_and_nowhere_else() -> None:
+    async with kasmon(fleet(idle("readme"))).run_test(size=(120, 40), notifications=True) as pilot:
+        await settled(pilot)
+        world_of(pilot).word = "readme: sent"
+        await pilot.press("enter", *"Go on", "enter")
+        await auntil(lambda: world_of(pilot).wished)
+        await pilot.pause()
+        assert "readme: sent" not in text_of(pilot.app)
+
+        await pilot.press("escape", "m", *"Go on", "enter")
+        await auntil(lambda: "readme: sent" in text_of(pilot.app))
+
+
 async def test_attaching_to_a_structured_session_says_why_it_cannot_be() -> None:
     async with kasmon(fleet(idle("readme"))).run_test(size=(120, 40), notifications=True) as pilot:
         await settled(pilot)
@@ -271,3 +284,37 @@ async def test_pushes_for_another_session_are_not_shown() -> None:
         view = app.inside.widget
         assert isinstance(view, FocusView)
         assert "" == view.bar.lost
+
+
+async def test_a_session_that_is_forgotten_while_somebody_is_in_it_gives_the_keyboard_back() -> None:
+    async with kasmon(fleet(idle("a"), idle("readme"))).run_test(size=(120, 40)) as pilot:
+        await settled(pilot)
+        await pilot.press("enter", *"half")
+        app_of(pilot)._take(fleet(idle("readme")))
+        await pilot.pause()
+
+        assert not app_of(pilot).desk.has_class("-inside")
+        assert app_of(pilot).desk.table.has_focus
+
+
+async def test_a_restart_keeps_what_is_being_written() -> None:
+    async with kasmon(fleet(idle("readme"))).run_test(size=(120, 40)) as pilot:
+        await settled(pilot)
+        await pilot.press("enter", *"half")
+        app_of(pilot)._take(fleet(idle("readme", generation=2)))
+        await pilot.pause()
+
+        assert "half" == pilot.app.query_one(PromptBox).text
+        assert pilot.app.query_one(PromptBox).has_focus
+
+
+async def test_the_help_is_a_key_away_also_while_writing() -> None:
+    async with kasmon(fleet(idle("readme"))).run_test(size=(120, 40)) as pilot:
+        await settled(pilot)
+        await pilot.press("enter", "question_mark", "f1")
+        await pilot.pause()
+        assert "Next session that needs you" in text_of(pilot.app)
+
+        await pilot.press("escape")
+        await pilot.pause()
+        assert "?" == pilot.app.query_one(PromptBox).text

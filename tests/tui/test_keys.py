@@ -29,8 +29,8 @@ def test_no_key_does_two_things_at_one_place() -> None:
 
 
 def test_every_key_of_the_list_has_a_deed() -> None:
-    places = (Where.LIST, Where.EVERYWHERE, Where.PROMPT, Where.TERMINAL)
-    inside_the_box = {"submit", "newline"}
+    places = (Where.LIST, Where.EVERYWHERE, Where.PROMPT, Where.TERMINAL, Where.READING, Where.FIND, Where.QUEUE)
+    inside_the_box = {"submit", "submit_later", "newline", "history_back", "history_on"}
 
     missing = [row.id for row in ACTIONS if row.where in places and not hasattr(Deeds, row.id)]
 
@@ -83,7 +83,7 @@ def test_a_config_puts_other_keys_in_their_place() -> None:
         ({"nxt": "tab"}, "no such action", "keys.nxt"),
         ({"next": "hyper+tab"}, "no such key: 'hyper+tab'", "keys.next"),
         ({"next": "tabb"}, "no such key: 'tabb'", "keys.next"),
-        ({"next": "n"}, "the key 'n' would also be 'next' in the list", "keys.new"),
+        ({"next": "n"}, "the key 'n' would also be 'new' in the list", "keys.next"),
         ({"later": "a"}, "the key 'a' would also be 'allow_once' on a request", "keys.later"),
     ],
 )
@@ -92,6 +92,13 @@ def test_a_key_that_cannot_be_is_said_with_its_place(rows: dict[str, str], why: 
         chosen(rows, "config.toml")
 
     assert (why, key) == (caught.value.why, caught.value.key)
+
+
+def test_a_key_that_cannot_be_is_said_with_its_line() -> None:
+    text = '[ui]\nbell = true\n[keys]\nnext = "tab"\nlater = "a"\n'
+
+    with pytest.raises(ConfigError, match=r"^config\.toml:5 at 'keys\.later'"):
+        chosen({"next": "tab", "later": "a"}, "config.toml", text)
 
 
 def test_every_key_that_can_leave_the_focus_can_be_chosen() -> None:

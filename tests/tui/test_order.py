@@ -62,6 +62,39 @@ def test_child_rows_follow_their_parent_and_fold_away() -> None:
     assert ["readme", "docs"] == names(arranged(shown, View(folded=frozenset({"docs"}))))
 
 
+def test_a_parent_stands_where_the_child_that_needs_a_person_would() -> None:
+    shown = fleet(idle("readme"), working("docs"), asking("links", parent=SessionId("docs")))
+
+    assert ["docs", "links", "readme"] == names(arranged(shown, View()))
+    assert ["docs", "links", "readme"] == names(arranged(shown, View(sort=Sort.NAME)))
+
+
+def test_a_fold_hides_nobody_who_needs_a_person() -> None:
+    """Also not below a row that is folded with it."""
+    shown = fleet(
+        working("docs", wave=1),
+        working("links", parent=SessionId("docs")),
+        asking("images", parent=SessionId("links")),
+        idle("words", parent=SessionId("links")),
+    )
+
+    assert ["docs", "links", "images"] == names(arranged(shown, View(folded=frozenset({"docs"}))))
+    by_wave = View(by_wave=True, folded=frozenset({"wave /1"}))
+    assert ["# wave /1", "docs", "links", "images"] == names(arranged(shown, by_wave))
+
+
+def test_what_is_folded_is_folded_to_its_end() -> None:
+    shown = fleet(working("a"), working("b", parent=SessionId("a")), working("c", parent=SessionId("b")))
+
+    assert ["a"] == names(arranged(shown, View(folded=frozenset({"a"}))))
+
+
+def test_child_rows_are_in_the_wave_of_their_parent() -> None:
+    shown = fleet(working("docs", wave=1), idle("links", parent=SessionId("docs")), idle("readme"))
+
+    assert ["# wave /1", "docs", "links", "# wave ", "readme"] == names(arranged(shown, View(by_wave=True)))
+
+
 def test_a_circle_of_parents_loses_no_row() -> None:
     shown = fleet(working("a", parent=SessionId("b")), working("b", parent=SessionId("a")))
 
@@ -99,6 +132,8 @@ def test_a_folded_wave_keeps_its_heading() -> None:
         ("auth", {"fix-auth"}),
         ("AUTH fix", {"fix-auth"}),
         ("make html", {"docs"}),
+        ("asking", {"fix-auth"}),
+        ("crash", {"ci"}),
         ("state:asking", {"fix-auth"}),
         ("state:asking,working", {"docs", "fix-auth"}),
         ("state:crashed", {"ci"}),

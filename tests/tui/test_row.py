@@ -70,6 +70,24 @@ def test_a_row_shows_task_wave_and_peers() -> None:
     assert "w2 3/5" in drawn(working("docs", wave=2, task=3, peers=5)).text
 
 
+@pytest.mark.parametrize(
+    ("width", "names", "titles"),
+    [
+        (40, 14, "state name since"),
+        (60, 14, "state name since last line"),
+        (80, 14, "state name agent mode since last line"),
+        (80, 20, "state name agent mode since last line"),
+        (78, 20, "state name agent since last line"),
+        (120, 14, "state name agent mode wave since last line tokens cost"),
+        (160, 28, "state name agent mode wave since last line seen by tokens cost"),
+    ],
+)
+def test_where_there_is_little_room_what_a_session_does_comes_before_what_it_is(
+    width: int, names: int, titles: str
+) -> None:
+    assert titles == " ".join(column.title for column in columns(width, names))
+
+
 def test_a_row_shows_tokens_and_cost() -> None:
     text = drawn(spent(working("docs"), 48_200, 0.31)).text
 

@@ -42,6 +42,17 @@ async def test_what_follows_the_filters_key_is_the_filter() -> None:
         assert ["web"] == [session.id for session in app.desk.table.shown()]
 
 
+async def test_what_follows_the_end_of_the_filter_is_the_lists() -> None:
+    app = kasmon(fleet(idle("web"), working("docs"), asking("fix-auth")))
+    async with app.run_test(size=(120, 40)) as pilot:
+        await settled(pilot)
+        await at_once(pilot, f"/web{ENTER}r")
+        await auntil(lambda: app.screen.query("#new-name"))
+
+        assert "web" == app.screen.query_one("#new-name", Line).value
+        assert "web" == app.desk.table.view.filter
+
+
 async def test_what_follows_enter_is_written_and_does_nothing_in_the_list() -> None:
     """`x` would stop the session, `q` would quit."""
     app = kasmon(fleet(idle("readme"), idle("zoo")))

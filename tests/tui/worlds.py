@@ -60,6 +60,7 @@ class StillWorld:
         self.transcripts, self.written = transcripts, written
         self.panes = {SessionId(name): lines for name, lines in panes.items()}
         self.known = tuple(secrets)
+        self.listed: Sequence[str] = ()
         self.wished: list[Wanted] = []
         self.refusing: KasmonError | None = None
         self.refusing_for: dict[str, KasmonError] = {}
@@ -106,10 +107,16 @@ class StillWorld:
     async def offers(self) -> Sequence[Offer]:
         return OFFERS
 
+    async def files(self, session: SessionId, /) -> Sequence[str]:
+        return self.listed
+
     async def secrets(self, session: SessionId, /) -> Sequence[str]:
         if self.holding_secrets:
             await self._secrets_go.wait()
         return self.known
+
+    async def project(self, session: SessionId, /) -> str:
+        return "/home/you/project"
 
     def let_secrets_go(self) -> None:
         """Answer those who asked for secrets while they were held."""

@@ -31,5 +31,5 @@ if __name__ == "__main__":
         ["-P", "-m", "tests.tui.programs.guarded", *sys.argv[1:4], "otherwise"] if sys.argv[4] == "otherwise" else []
     )
     variables = {"HOME": os.environ["HOME"] + "/other"} if again else {}
-    anew = sys.argv[4] != "copied"
-    sys.exit(guard.run_guarded(dashboard, anew=anew, again=again, variables=variables))
+    anew, asleep = "copied" not in sys.argv[4], "asleep" in sys.argv[4]
+    sys.exit(guard.run_guarded(dashboard, anew=anew, again=again, variables=variables, asleep=asleep))

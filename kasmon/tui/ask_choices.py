@@ -1,0 +1,182 @@
+"""Which key does what on a card: answers, rules and how far they reach, a question's options. Pure."""
+
+from typing import Final
+
+import msgspec
+from rich.cells import cell_len
+
+from kasmon.clean import redact, visible
+from kasmon.model.permission import AskKind, Decision
+from kasmon.model.text import Token, fitted
+from kasmon.tui.ask_pick import row_count
+from kasmon.tui.ask_text import note_of
+from kasmon.tui.ask_words import BLANK, CardState, Doing
+from kasmon.tui.keys import Keys
+from kasmon.tui.lines import DrawnLine, side_by_side
+from kasmon.tui.look import Look, Span, width_of
+
+TOO_LONG: Final = "its rule is too long for this window"
+
+
+def choice_lines(state: CardState, look: Look, keys: Keys, width: int, brief: bool = False) -> list[DrawnLine]:
+    """Which key does what; faint while it would do nothing. *brief* where a rule or an option is too long for that."""
+    ready: Span = (f"{look.state_glyph('working')} ready ", "good")
+    deaf: Span = (f"{look.state_glyph('starting')} wait ", "faint")
+    gauge = (ready if state.armed else deaf,)
+    match state.doing:
+        case Doing.REASONING:
+            says = f"deny, and deny from now on in {state.reach}: {state.sheet.rule()}"
+            many = f"deny these {len(state.together) - len(state.left_out)}" if state.together else "deny"
+            label = says if state.saying is Decision.NEVER else many
+            return [*_long_offer(look, "⏎", label, True, width), DrawnLine(_offer(look, "esc", "go back", True).left)]
+        case Doing.WORDING:
+            ways = [_offer(look, "⏎", "mark it", True), DrawnLine(_offer(look, "esc", "go back", True).left)]
+            return [*_options(state, look, keys, width, brief), BLANK, *ways]
+        case Doing.EDITING:
+            return [DrawnLine(_offer(look, "esc", "look at it, then allow or drop it", True).left)]
+        case Doing.SPELLING:
+            return [DrawnLine(_offer(look, "esc", "go back; nothing is answered", True).left, gauge)]
+        case Doing.OVER:
+            more = "the next request" if state.waiting else "back to the list"
+            line = _offer(look, keys.shown("request_on", look.utf8), more, state.armed, "request_on")
+            return [line, DrawnLine(_offer(look, keys.shown("close"), "close", True).left, gauge, "close")]
+        case Doing.TOGETHER:
+            back = _offer(look, keys.shown("close", look.utf8), "back to the one", True, "close")
+            return [*_together(state, look, keys, width), msgspec.structs.replace(back, right=gauge)]
+    lines = [*_options(state, look, keys, width, brief), *_decisions(state, look, keys, width, brief)]
+    last = [_offer(look, keys.shown("close", look.utf8), "not now", True, "close")]
+    if len(state.alike) > 1 and not state.edited:
+        last.append(_offer(look, keys.shown("together"), f"{len(state.alike)} alike together", state.armed, "together"))
+    if state.waiting > 1:
+        arrows = f"{keys.shown('request_back', look.utf8)} {keys.shown('request_on', look.utf8)}"
+        last.append(_offer(look, arrows, "other requests", state.armed, "request_on"))
+    *others, end = side_by_side(last, width - width_of(gauge) - 1)
+    return [*lines, *others, msgspec.structs.replace(end, right=gauge)]
+
+
+def _decisions(state: CardState, look: Look, keys: Keys, width: int, brief: bool) -> list[DrawnLine]:
+    request = state.sheet.request
+    if not request.answerable:
+        why = "kasmon cannot answer this one: the agent asks in its own terminal."
+        return [
+            *(DrawnLine(((f" {row}", "soft"),)) for row in _wrapped(why, width - 1)),
+            _offer(look, "⏎" if look.utf8 else "enter", "go there", state.armed, "enter"),
+        ]
+    approve = state.armed and state.read
+    words = {AskKind.PLAN: "Approve the plan", AskKind.AUTH: "I have signed in"}
+    lines: list[DrawnLine] = []
+    if Decision.ALLOW in request.choices or state.edited:
+        once = "Allow it as edited" if state.edited else words.get(request.kind, "Allow once")
+        lines.append(_offer(look, keys.shown("allow_once"), once, approve, "allow_once"))
+    lines += _standing(state, look, keys, width, brief)
+    row: list[DrawnLine] = []
+    if Decision.DENY in request.choices:
+        row.append(_offer(look, keys.shown("deny"), "Deny, with a reason", state.armed, "deny"))
+    if Decision.CANCEL in request.choices:
+        row.append(_offer(look, keys.shown("deny_and_end"), "Deny, and end the turn", state.armed, "deny_and_end"))
+    if Decision.EDIT in request.choices and request.input:
+        row.append(_offer(look, keys.shown("edit"), "Edit, then allow", approve, "edit"))
+    later = "Later" if not request.later else "Stays set aside"
+    row.append(_offer(look, keys.shown("later"), later, state.armed, "later"))
+    return [*lines, *side_by_side(row, width)]
+
+
+def _standing(state: CardState, look: Look, keys: Keys, width: int, brief: bool) -> list[DrawnLine]:
+    """What would be allowed or denied from now on, all of it, and how far that reaches."""
+    choices, rule = state.sheet.request.choices, state.sheet.rule()
+    offered = [(Decision.ALWAYS, "Always", "allow_always"), (Decision.NEVER, "Never", "deny_always")]
+    lines: list[DrawnLine] = []
+    for decision, word, action in offered if state.may_rule else []:
+        if decision not in choices:
+            continue
+        if brief:
+            return [_offer(look, keys.shown(action), f"{word}: {TOO_LONG}", False, action)]
+        live = state.armed and (state.read or decision is Decision.NEVER)
+        told = _long_offer(look, keys.shown(action), f"{word}: {rule}", live, width, action)
+        if lines and len(told) > 1:
+            told = [_offer(look, keys.shown(action), f"{word}, by the same rule", live, action)]
+        lines += told
+    return [*lines, *_reach_lines(state, look, keys.shown("reach"), width)] if lines else []
+
+
+def _reach_lines(state: CardState, look: Look, key: str, width: int) -> list[DrawnLine]:
+    """How far a rule would reach: every way where a row takes them, else the one that is chosen, whole."""
+    every = [_offer(look, key, "in", state.armed, "reach")]
+    for reach in state.reaches:
+        here = reach.scope == state.scope
+        box = _box(look, here)
+        role = "accent.bold" if here else "text"
+        every.append(
+            DrawnLine(((f"{box} {reach.words}", role if state.armed else "faint"),), action=f"reach-{reach.scope}")
+        )
+    [row, *others] = side_by_side(every, width, gap=2)
+    if not others:
+        return [row]
+    return _long_offer(look, key, f"in {state.reach}", state.armed, width, "reach")
+
+
+def _together(state: CardState, look: Look, keys: Keys, width: int) -> list[DrawnLine]:
+    """What can be said to all of a list."""
+    many = len(state.together) - len(state.left_out)
+    approve = state.armed and state.read
+    row = [
+        _offer(look, keys.shown("allow_once"), f"Allow these {many}, this once", approve, "allow_once"),
+        _offer(look, keys.shown("deny"), f"Deny these {many}, with a reason", state.armed, "deny"),
+    ]
+    return side_by_side(row, width)
+
+
+def _long_offer(look: Look, key: str, label: str, live: bool, width: int, action: str = "") -> list[DrawnLine]:
+    """What a key does, on as many rows as that needs."""
+    first, *others = _wrapped(label, width - cell_len(key) - 3)
+    blank = " " * (cell_len(key) + 3)
+    further = (DrawnLine(((f"{blank}{row}", "text" if live else "faint"),), action=action) for row in others)
+    return [_offer(look, key, first, live, action), *further]
+
+
+def _wrapped(text: str, width: int) -> list[str]:
+    return [row.text for row in fitted([(text, Token.TEXT)], max(1, width))]
+
+
+def _options(state: CardState, look: Look, keys: Keys, width: int, brief: bool) -> list[DrawnLine]:
+    request, known = state.sheet.request, state.sheet.known
+    labels = [redact(option, known)[0].replace("\n", "␤") for option in request.options]
+    notes = [note_of(request, number, known) for number in range(len(labels))]
+    if row_count(request) > len(labels):
+        labels.append(visible(state.picks.own) or "In your own words")
+        notes.append("")
+    lines: list[DrawnLine] = []
+    for number, (label, note) in enumerate(zip(labels, notes, strict=True)):
+        picked, here = number in state.picks.picked, number == state.picks.cursor
+        role = "accent.bold" if picked else "text"
+        spans: tuple[Span, ...] = (
+            (f" {look.mark('cursor') if here else ' '} ", "accent"),
+            (f"{number + 1} ", "accent.bold" if state.armed else "faint"),
+            (f"{_box(look, picked, many=request.many)} ", role),
+        )
+        blank: tuple[Span, ...] = ((" " * width_of(spans), "text"),)
+        room = width - width_of(spans)
+        said = [
+            (row, role if state.armed else "faint")
+            for row in ([look.cut(label, room)] if brief else _wrapped(label, room))
+        ]
+        said += [(row, "soft") for row in (_wrapped(note, room) if note and not brief else [])]
+        lines += [DrawnLine((*(blank if y else spans), row), action=f"option-{number}") for y, row in enumerate(said)]
+    if lines and row_count(request) > len(request.options):
+        lines[-1] = msgspec.structs.replace(lines[-1], right=((f"{keys.shown('own_words')} ", "faint"),))
+    if lines and state.doing is Doing.READING:
+        what = "send what is marked" if request.many else "send the marked one"
+        key = "⏎" if look.utf8 else "enter"
+        lines += [BLANK, _offer(look, key, what, state.armed and state.read and bool(state.picks.picked), "enter")]
+    return lines
+
+
+def _box(look: Look, picked: bool, *, many: bool = False) -> str:
+    if look.utf8:
+        return ("■" if picked else "□") if many else ("◉" if picked else "○")
+    return ("[x]" if picked else "[ ]") if many else ("(x)" if picked else "( )")
+
+
+def _offer(look: Look, key: str, label: str, live: bool, action: str = "") -> DrawnLine:
+    roles = ("accent.bold", "text") if live else ("faint", "faint")
+    return DrawnLine(((f" {key} ", roles[0]), (f" {label}", roles[1])), action=action)

@@ -1,0 +1,36 @@
+"""How far a standing rule would reach: the scopes that a session has, and what each is called. Pure."""
+
+from collections.abc import Sequence
+
+import msgspec
+
+from kasmon.clean import visible
+from kasmon.model.rule import Scope
+from kasmon.model.session import Session
+
+
+class Reach(msgspec.Struct, frozen=True):
+    """One scope, and whose requests it covers."""
+
+    scope: Scope
+    words: str
+    """The session, the plan or the folder, whole."""
+
+
+THIS_SESSION = Reach("session", "this session")
+
+
+def reaches(session: Session | None, project: str) -> tuple[Reach, ...]:
+    """What a rule made at a request of *session* may cover, the narrowest first; *project* is its folder's project."""
+    plan = session.plan if session is not None else None
+    return (
+        THIS_SESSION,
+        *([Reach("plan", f"plan {visible(plan)}")] if plan else []),
+        *([Reach("project", f"project {visible(project)}")] if project else []),
+    )
+
+
+def following(scope: Scope, among: Sequence[Reach]) -> Scope:
+    """The scope after *scope*, round and round."""
+    scopes = [reach.scope for reach in among]
+    return scopes[(scopes.index(scope) + 1) % len(scopes)] if scope in scopes else "session"

@@ -1,0 +1,112 @@
+"""The line below a transcript that takes what to search for, and says where it was found."""
+
+from typing import TYPE_CHECKING
+
+from textual.app import ComposeResult
+from textual.containers import Horizontal
+from textual.message import Message
+
+from kasmon.clean import clean_line
+from kasmon.tui.bars import LineWidget
+from kasmon.tui.keys import Keys, Where
+from kasmon.tui.look import Look, Span
+from kasmon.tui.messages import ActionWanted
+
+if TYPE_CHECKING:
+    from textual.strip import Strip
+    from textual.widgets import Input
+
+
+class FindChanged(Message):
+    """What is searched for is this now."""
+
+    def __init__(self, words: str) -> None:
+        super().__init__()
+        self.words = words
+
+
+class FindWords(LineWidget):
+    """What is searched for, when nobody is writing it, and how far the search came."""
+
+    words = ""
+    writing = False
+    told: Span = ("", "soft")
+
+    def line(self, width: int) -> "Strip":
+        left: list[Span] = [] if self.writing else [(" / ", "accent.bold"), (clean_line(self.words), "text.bold")]
+        return self.look.between(left, [self.told, (" ", "text")], width, "surface")
+
+    def on_click(self) -> None:
+        self.post_message(ActionWanted("find"))
+
+
+class FindBar(Horizontal):
+    """Hidden without a search; a box while its words are written."""
+
+    def __init__(self, look: Look, keys: Keys) -> None:
+        super().__init__(id="find")
+        self.words, self.keys = FindWords(look), keys
+        self.box: Input | None = None
+
+    def compose(self) -> ComposeResult:
+        yield self.words
+
+    def begin(self) -> None:
+        """Take the keyboard, for other words."""
+        if self.box is None:
+            self.box = _box(self.keys)
+            self.mount(self.box, before=self.words)
+        self.box.value = ""
+        self.box.display = self.words.writing = True
+        self.words.told = ("", "soft")
+        self.add_class("-shown")
+        self.screen.set_focus(self.box)  # now: the next key may be there already
+
+    def keep(self) -> None:
+        """Show the words, and no box any more."""
+        self.words.writing = False
+        if self.box is not None:
+            self.box.display = False
+        self.words.refresh()
+        self.set_class(bool(self.words.words), "-shown")
+
+    def drop(self) -> None:
+        """Search for nothing any more."""
+        self.words.words = ""
+        self.keep()
+
+    def tell(self, places: int, done: bool, here: bool) -> None:
+        """So many blocks hold the words so far; *here*: what was looked for is under the cursor."""
+        if done and not places:
+            self.words.told = ("not found", "warn.bold")
+        else:
+            more = "" if done else " so far"
+            no_more = "no further place; " if done and not here else ""
+            self.words.told = (f"{no_more}in {places} {'place' if places == 1 else 'places'}{more}", "soft")
+        self.words.refresh()
+
+    def dress(self, look: Look) -> None:
+        self.words.look = look
+        self.words.refresh()
+
+
+def _box(keys: Keys) -> "Input":
+    from textual import events
+    from textual.widgets import Input  # heavy: only when somebody searches
+
+    class FindInput(Input):
+        async def _on_key(self, event: events.Key) -> None:
+            row = keys.action(event.key, Where.FIND)
+            if row is None:
+                await super()._on_key(event)
+            else:
+                event.stop()
+                event.prevent_default()
+                self.post_message(ActionWanted(row.id))
+
+        def watch_value(self, value: str) -> None:
+            self.post_message(FindChanged(value))
+
+    box = FindInput(placeholder="words", compact=True)
+    box.cursor_blink = False
+    return box

@@ -1,0 +1,57 @@
+"""A screen that weighs less: fewer strips, and lighter ones.
+
+Textual 8.2 gives each line of each widget, and each piece of one that lies between the edges of others, a strip of its
+own, with seven caches and a dictionary in each: a kilobyte, for four thousand pieces of a screen. Most of the pieces
+are of containers that nobody sees, and most of the caches stay empty. `tests/tui/test_thrift.py` holds private names.
+"""
+
+from typing import Any
+
+from textual import strip
+from textual.containers import Container, Vertical
+from textual.geometry import Region
+from textual.strip import Strip
+
+
+class Cache:
+    """Keeps the *most* values that came last; what a `Strip` asks of Textual's `FIFOCache`, and no more."""
+
+    __slots__ = ("_kept", "_most")
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._kept: dict[Any, Any] | None = None
+
+    def get(self, key: Any) -> Any:
+        """What was kept under *key*; None if nothing is."""
+        return None if self._kept is None else self._kept.get(key)
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        kept = self._kept
+        if kept is None:
+            kept = self._kept = {}
+        elif len(kept) >= self._most and key not in kept:
+            del kept[next(iter(kept))]
+        kept[key] = value
+
+
+class Plain:
+    """A widget whose lines all look alike, as a container's do that has no border but at its sides: one is made."""
+
+    def render_lines(self, crop: Region) -> list[Strip]:
+        first = Region(crop.x, 0, crop.width, min(crop.height, 1))
+        lines: list[Strip] = super().render_lines(first)  # type: ignore[misc]  # a widget's, which stands beside this
+        return lines * crop.height
+
+
+class PlainContainer(Plain, Container):
+    """Textual's, plain."""
+
+
+class PlainVertical(Plain, Vertical):
+    """Textual's, plain."""
+
+
+def lighten_strips() -> None:
+    """From now on every strip that is made has caches of this kind."""
+    strip.FIFOCache = Cache  # type: ignore[attr-defined, assignment]  # it only imports the name

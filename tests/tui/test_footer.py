@@ -1,0 +1,90 @@
+"""The line at the bottom: the keys that matter where the keyboard is, for what the cursor is on."""
+
+import pytest
+from textual.pilot import Pilot
+
+from kasmon.model.command import Mode
+from kasmon.model.fleet import Fleet
+from kasmon.model.session import Session
+from kasmon.model.state import SessionState
+from tests.fleets import crew, ended, fleet, idle, session, working
+from tests.scenes import kasmon, settled
+from tests.tui.worlds import text_of
+
+TWO = fleet(idle("readme"), working("docs", mode=Mode.TMUX))
+
+
+def footer(pilot: Pilot[None]) -> list[str]:
+    """What is offered, as key and word."""
+    return [offer for offer in text_of(pilot.app).splitlines()[-1].strip().split("   ") if offer]
+
+
+async def opened(pilot: Pilot[None], *pressed: str) -> None:
+    await settled(pilot)
+    await pilot.press(*pressed)
+    await settled(pilot)
+
+
+@pytest.mark.parametrize(
+    ("shown", "offered"),
+    [
+        (idle("x"), {"m message", "x stop"}),
+        (idle("x", mode=Mode.TMUX), {"m message", "x stop", "o attach"}),
+        (ended("x", 1), {"R restart", "X forget"}),
+        (session("x", SessionState.LOST, mode=Mode.TMUX), {"R restart", "X forget"}),
+    ],
+    ids=["structured", "in a terminal", "crashed", "lost"],
+)
+async def test_what_can_be_done_to_the_session_under_the_cursor_is_offered(shown: Session, offered: set[str]) -> None:
+    async with kasmon(fleet(shown)).run_test(size=(120, 40)) as pilot:
+        await opened(pilot)
+
+        changing = {"m message", "x stop", "o attach", "R restart", "X forget"}
+        assert offered == changing & set(footer(pilot))
+
+
+async def test_the_offer_follows_the_cursor_and_the_session() -> None:
+    app = kasmon(TWO)
+    async with app.run_test(size=(120, 40)) as pilot:
+        await opened(pilot)
+        assert "o attach" not in footer(pilot)
+        await opened(pilot, "j")
+        assert "o attach" in footer(pilot)
+
+        app._take(fleet(idle("readme"), ended("docs", 1, mode=Mode.TMUX)))
+        await settled(pilot)
+        assert "R restart" in footer(pilot)
+
+
+@pytest.mark.parametrize("shown", [fleet(), crew()], ids=["empty", "crew"])
+@pytest.mark.parametrize("width", [40, 60, 80, 120])
+async def test_the_way_to_help_and_the_way_out_are_always_there(shown: Fleet, width: int) -> None:
+    async with kasmon(shown).run_test(size=(width, 24)) as pilot:
+        await opened(pilot)
+
+        assert ["? help", "q quit"] == footer(pilot)[-2:]
+
+
+async def test_an_empty_list_offers_nothing_to_do_to_a_session() -> None:
+    async with kasmon(fleet()).run_test(size=(120, 40)) as pilot:
+        await opened(pilot)
+
+        assert ["n new", "/ filter", "? help", "q quit"] == footer(pilot)
+
+
+async def test_while_the_filter_is_written_its_own_keys_are_offered() -> None:
+    async with kasmon(TWO).run_test(size=(120, 40)) as pilot:
+        await opened(pilot, "slash", "d")
+        assert ["⏎ keep", "esc show all", "F1 help"] == footer(pilot)
+
+        await opened(pilot, "enter")
+        assert "⏎ open" in footer(pilot)
+
+
+async def test_in_a_prompt_box_only_keys_that_write_nothing_are_offered() -> None:
+    async with kasmon(TWO).run_test(size=(120, 40)) as pilot:
+        await opened(pilot, "enter")
+
+        assert {"⏎ send", "ctrl+j new line", "ctrl+c interrupt"} <= set(footer(pilot))
+        assert ["esc leave", "F1 help"] == footer(pilot)[-2:]
+        assert not {"? help", "i requests"} & set(footer(pilot))
