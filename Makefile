@@ -48,7 +48,7 @@ run: $(READY) tmux
 test: $(READY) tmux
 	@status=0; \
 	$(if $(SNAPSHOT_TESTS),$(PYTHON) -m pytest $(SNAPSHOT_TESTS) || status=$$?;) \
-	$(PYTHON) -m pytest -n 2 $(SNAPSHOT_TESTS:%=--ignore=%) || status=$$?; \
+	$(PYTHON) -m pytest -n 3 $(SNAPSHOT_TESTS:%=--ignore=%) || status=$$?; \
 	exit $$status
 
 # Real agents against a model server on loopback; KASMON_REQUIRE_AGENTS names those that must be there.

@@ -112,9 +112,15 @@ class Policy:
 
 
 def project_of(workdir: str) -> str:
-    """The folder that counts as the project of *workdir*: the nearest one above it that is under git, else itself."""
-    here = Path(workdir).resolve()
-    return str(next((folder for folder in (here, *here.parents) if (folder / ".git").exists()), here))
+    """The folder that counts as the project of *workdir*: the nearest one above it that is under git, else itself.
+
+    What cannot be a folder at all is its own project.
+    """
+    try:
+        here = Path(workdir).resolve()
+        return str(next((folder for folder in (here, *here.parents) if (folder / ".git").exists()), here))
+    except (OSError, ValueError, RuntimeError):
+        return workdir
 
 
 def secrets_of(places: Places, session: str) -> tuple[str, ...]:

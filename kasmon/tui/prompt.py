@@ -112,7 +112,7 @@ class PromptBox(TextBox):
         self.changes = receipt
         self._put(text if receipt is not None else self._draft)
         self.set_class(receipt is not None, "-changing")
-        self.border_title = Content("Changing a prompt that waits") if receipt is not None else None
+        self.border_title = Content("Changing a prompt that waits" if receipt is not None else "")
 
     def offer_files(self, files: Sequence[str]) -> None:
         """These can be completed."""

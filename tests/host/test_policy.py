@@ -1,11 +1,13 @@
 """Standing rules answer for the person who made them: only what they say, only where they hold, and until revoked."""
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from kasmon.errors import KasmonError, RefusedError, UnableError
 from kasmon.host.client import HostLink
+from kasmon.host.policy import project_of
 from kasmon.model.command import Answer, Wish
 from kasmon.model.event import NoticeRaised, RequestAnswered, RequestOpened
 from kasmon.model.permission import AskKind, Decision
@@ -165,3 +167,26 @@ async def test_an_agent_that_does_not_take_the_answer_of_a_rule_is_asked_about(h
         await prompt(link, "tidy up")
         puppet.say(asked("git push"))
         await auntil(lambda: any("did not take the answer of rule" in n.text for n in house.only(NoticeRaised)))
+
+
+def test_a_project_is_the_nearest_folder_under_git_or_the_folder_itself(tmp_path: Path) -> None:
+    inner = tmp_path / "app" / "src"
+    inner.mkdir(parents=True)
+    (tmp_path / "app" / ".git").mkdir()
+    alone = tmp_path / "alone"
+    alone.mkdir()
+    (alone / ".git").mkdir()
+
+    assert [str(tmp_path / "app"), str(alone)] == [project_of(str(inner)), project_of(str(alone))]
+
+
+@pytest.mark.parametrize("folder", ["/tmp/a\0b", "/" + "x" * 5000, "/no/such/\udcff", ""])
+def test_what_cannot_be_a_folder_has_a_project_all_the_same(folder: str) -> None:
+    assert isinstance(project_of(folder), str)
+
+
+def test_links_in_a_circle_have_a_project_all_the_same(tmp_path: Path) -> None:
+    (tmp_path / "a").symlink_to(tmp_path / "b")
+    (tmp_path / "b").symlink_to(tmp_path / "a")
+
+    assert project_of(str(tmp_path / "a"))
