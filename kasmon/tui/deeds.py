@@ -14,7 +14,7 @@ from kasmon.model.text import Line
 from kasmon.tui.meter import can
 from kasmon.tui.order import Sort, View
 from kasmon.tui.reading import ReadingDeeds
-from kasmon.tui.world import Forget, Restart, Tell, Wanted
+from kasmon.tui.world import Forget, MoveTo, Restart, Tell, Wanted
 
 if TYPE_CHECKING:
     from kasmon.tui.app import Kasmon
@@ -101,6 +101,15 @@ class Deeds(ReadingDeeds):
             self.app.say(f"{clean_line(session.name)} runs; stop it first.", severity="warning")
         else:
             self._want(Restart(session=session.id))
+
+    def move(self) -> None:
+        session = self._selected()
+        if session is None:
+            return
+        to = Mode.SDK if session.mode is Mode.TMUX else Mode.TMUX
+        where = "as a structured session" if to is Mode.SDK else "in a terminal"
+        lines = (f"{session.name} goes on {where}, with the same conversation.", "A turn that runs is never cut off.")
+        self._ask("Move", lines, "move it", MoveTo(session=session.id, to=to))
 
     def rename(self) -> None:
         if (session := self._selected()) is not None:

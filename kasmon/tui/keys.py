@@ -109,6 +109,7 @@ ACTIONS: Final = (
         Offered.LIVE_TERMINAL,
     ),
     Action("restart", ("R",), "restart", "Start an ended session again", _LIST, Group.SESSION, Offered.ENDED),
+    Action("move", ("V",), "move", "Go on in a terminal, or structured; asks first", _LIST, Group.SESSION),
     Action("rename", ("r",), "rename", "Give it another name", _LIST, Group.SESSION),
     Action("forget", ("X",), "forget", "Take an ended session off the list", _LIST, Group.SESSION, Offered.ENDED),
     Action("diff", ("D",), "diff", "The last change it made", _LIST, Group.SESSION),

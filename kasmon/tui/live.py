@@ -27,7 +27,7 @@ from kasmon.tui.files import listed
 from kasmon.tui.hosts import TerminalHost
 from kasmon.tui.look import RECEIPT_WORDS
 from kasmon.tui.tail import follow
-from kasmon.tui.world import Copy, Create, Forget, Heard, KeepTheme, Rename, Restart, Settings, Tell, Wanted
+from kasmon.tui.world import Copy, Create, Forget, Heard, KeepTheme, MoveTo, Rename, Restart, Settings, Tell, Wanted
 
 SHORTEST_SECRET: Final = 6
 """A shorter value of a variable would hide half of every card."""
@@ -90,6 +90,10 @@ class LiveWorld:
                 await verb.create(self.places, self._config, new)
             case Restart():
                 await verb.restart(self.places, self._session(wanted.session))
+            case MoveTo():
+                from kasmon.supervisor.move import move  # seldom wanted
+
+                await move(self.places, self._config, self._session(wanted.session), wanted.to)
             case Rename():
                 await verb.rename(self.places, self._session(wanted.session), wanted.name)
             case Forget():

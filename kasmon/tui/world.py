@@ -56,6 +56,13 @@ class Restart(msgspec.Struct, frozen=True, kw_only=True):
     session: SessionId
 
 
+class MoveTo(msgspec.Struct, frozen=True, kw_only=True):
+    """Go on with the same conversation in this mode."""
+
+    session: SessionId
+    to: Mode
+
+
 class Rename(msgspec.Struct, frozen=True, kw_only=True):
     session: SessionId
     name: str
@@ -79,7 +86,7 @@ class Copy(msgspec.Struct, frozen=True, kw_only=True):
     text: str
 
 
-Wanted: TypeAlias = Tell | Create | Restart | Rename | Forget | KeepTheme | Copy
+Wanted: TypeAlias = Tell | Create | Restart | MoveTo | Rename | Forget | KeepTheme | Copy
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True):

@@ -29,6 +29,7 @@ def server() -> Iterator[Server]:
 def test_whoever_attaches_is_told_the_key_that_comes_back(server: Server, tmp_path: Path) -> None:
     """What is typed meanwhile goes to the session."""
     [session] = server.run("list-sessions", "-F", "#{session_id}").decode().split()
+    server.run("set-option", "-g", "assume-paste-time", "0")  # a test types faster than a millisecond a key
     with OnTerminal(greeted(server.attach_argv(session), HOW_TO_COME_BACK), tmp_path) as screen:
         screen.until(f"{DETACHES} comes back to kasmon".encode())
         screen.send(b"hello\r")

@@ -15,7 +15,7 @@ from kasmon.tui.app import Kasmon
 from kasmon.tui.dialogs import Line, NewSession
 from kasmon.tui.palette import KasmonCommands
 from kasmon.tui.prompt import PromptBox, TextBox
-from kasmon.tui.world import Create, Forget, KeepTheme, Rename, Restart, Settings, Tell, Wanted
+from kasmon.tui.world import Create, Forget, KeepTheme, MoveTo, Rename, Restart, Settings, Tell, Wanted
 from tests.fleets import StillClock, asking, crew, ended, fleet, idle, session, working
 from tests.scenes import kasmon, settled
 from tests.talks import talk
@@ -289,6 +289,22 @@ async def test_what_does_not_run_is_started_again(gone: Session) -> None:
         await pilot.pause()
 
         assert [Restart(session=README)] == wished(pilot)
+
+
+@pytest.mark.parametrize(
+    ("mode", "to", "words"),
+    [(Mode.SDK, Mode.TMUX, "in a terminal"), (Mode.TMUX, Mode.SDK, "as a structured session")],
+    ids=["structured", "terminal"],
+)
+async def test_a_session_moves_to_the_other_mode_once_that_was_said(mode: Mode, to: Mode, words: str) -> None:
+    async with kasmon(fleet(idle("readme", mode=mode))).run_test(size=(120, 40)) as pilot:
+        await dialog(pilot, "V")
+        assert words in text_of(pilot.app)
+        assert [] == wished(pilot)
+        await pilot.press("y")
+        await pilot.pause()
+
+        assert [MoveTo(session=README, to=to)] == wished(pilot)
 
 
 @pytest.mark.parametrize("key", ["m", "c", "x"])
