@@ -303,7 +303,8 @@ def ends_its_turn() -> None:
     prompt = hear()
     ask(7, [ONCE, REJECT])
     reply(prompt, {"stopReason": "end_turn"})
-    hear()
+    while True:  # the question is answered all the same; it ends when nobody speaks to it any more
+        hear()
 
 
 def stubborn() -> None:
