@@ -1,6 +1,7 @@
 """A client's place in the lines above a screen: it stays with what is shown while new lines come below."""
 
 from collections.abc import Callable
+from typing import Final
 
 from kasmon.errors import KasmonError
 from kasmon.host.camera import Camera
@@ -8,6 +9,9 @@ from kasmon.host.rows import Sheet
 from kasmon.tmux import request as ask
 from kasmon.tmux.facts import ScreenFacts
 from kasmon.tmux.request import Screen
+
+TRIES: Final = 4
+"""So many pictures are taken at most before one is shown that is a few lines off, because more lines keep coming."""
 
 
 class History:
@@ -35,9 +39,9 @@ class History:
         if self._is_taking:
             self._is_stale = True
         else:
-            self._take(may_repeat=True)
+            self._take(TRIES)
 
-    def _take(self, *, may_repeat: bool) -> None:
+    def _take(self, tries: int) -> None:
         now = self._camera.facts
         if now is None:
             return
@@ -45,21 +49,21 @@ class History:
         up = 0 if now.alternate else min(self._wanted + self._grown, max(now.history, self._length))
 
         def taken(screen: Screen | KasmonError) -> None:
-            self._taken(screen, up, may_repeat)
+            self._taken(screen, up, tries - 1)
 
         self._camera.line.submit(ask.scrolled(self._camera.pane, up, now.height), taken)
 
-    def _taken(self, screen: Screen | KasmonError, up: int, may_repeat: bool) -> None:
+    def _taken(self, screen: Screen | KasmonError, up: int, tries: int) -> None:
         self._is_taking = False
         if isinstance(screen, KasmonError):
             return
         grown, self._length = max(screen.facts.history - self._length, 0), screen.facts.history
         self._grown += grown
-        if grown and may_repeat:  # lines came since we asked: what was to be shown stands higher now
-            self._take(may_repeat=False)
+        if grown and tries:  # lines came since we asked: what was to be shown stands higher now
+            self._take(tries)
             return
         self.facts, self.up = screen.facts, up
         self.sheet.take(screen.rows, screen.facts.height)
         self._on_change()
-        if self._is_stale:
+        if self._is_stale or grown:
             self.renew()
