@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import math
 import threading
 import time
 from collections.abc import Callable, Iterable
@@ -17,7 +18,10 @@ RECONCILE_S: Final = 1.0
 TICK_S: Final = 0.5
 """How long the thread waits for a hint at most, so that a reconcile is never late by more."""
 GAP_S: Final = 0.1
-"""The shortest time between two looks, in seconds."""
+"""The shortest time between two fleets that are handed over, in seconds; one with other requests never waits."""
+SHORTEST_REST_S, LONGEST_REST_S = 0.01, 0.1
+"""How long the thread rests between two looks, in seconds: `RESTS` times as long as the look took, within these."""
+RESTS: Final = 20
 
 
 class Watched(Protocol):
@@ -29,6 +33,11 @@ class Watched(Protocol):
 
     def glance(self, sessions: Iterable[SessionId]) -> Fleet: ...
 
+    @property
+    def asked(self) -> int:
+        """How often requests were seen to come or go."""
+        ...
+
 
 class Follower:
     """Looks at *watched* in a thread of its own and hands over the newest fleet that differs from the one before."""
@@ -39,6 +48,8 @@ class Follower:
         self._news = asyncio.Event()
         self._ended = asyncio.Event()
         self._newest = Fleet()
+        self._told_at = -math.inf
+        self._telling: asyncio.TimerHandle | None = None
         self._error: BaseException | None = None
         self._stop = threading.Event()
         threading.Thread(target=self._run, name="follows the fleet", daemon=True).start()
@@ -54,6 +65,8 @@ class Follower:
     async def aclose(self) -> None:
         """End the thread; idempotent, done after at most one more look."""
         self._stop.set()
+        if self._telling is not None:
+            self._telling.cancel()
         await self._ended.wait()
 
     def _run(self) -> None:
@@ -64,23 +77,36 @@ class Follower:
         self._on_loop(self._ended.set)
 
     def _follow(self) -> None:
-        known = self._watched.look()
-        self._on_loop(self._publish, known)
-        reconciled_at = looked_at = time.monotonic()
+        known, asked = self._watched.look(), self._watched.asked
+        self._on_loop(self._publish, known, True)
+        reconciled_at = rested_at = time.monotonic()
         for hinted in hints(self._watched.places, self._stop, TICK_S):
-            if self._stop.wait(max(0.0, looked_at + GAP_S - time.monotonic())):
+            if self._stop.wait(max(0.0, rested_at - time.monotonic())):
                 return
             looked_at = time.monotonic()
             if looked_at >= reconciled_at + RECONCILE_S:
                 fleet, reconciled_at = self._watched.look(), looked_at
             else:
                 fleet = self._watched.glance(hinted)
+            ended_at = time.monotonic()
+            rested_at = ended_at + min(max(RESTS * (ended_at - looked_at), SHORTEST_REST_S), LONGEST_REST_S)
             if fleet.sessions is not known.sessions or fleet.read_only != known.read_only:
+                presses, asked = self._watched.asked != asked, self._watched.asked
                 known = fleet
-                self._on_loop(self._publish, known)
+                self._on_loop(self._publish, known, presses)
 
-    def _publish(self, fleet: Fleet) -> None:
+    def _publish(self, fleet: Fleet, presses: bool) -> None:
+        """Hand *fleet* over, at once where it *presses* or none was for a while."""
         self._newest = fleet
+        if presses:
+            self._tell()
+        elif self._telling is None:
+            self._telling = self._loop.call_at(self._told_at + GAP_S, self._tell)
+
+    def _tell(self) -> None:
+        if self._telling is not None:
+            self._telling.cancel()
+        self._telling, self._told_at = None, self._loop.time()
         self._news.set()
 
     def _fail(self, error: BaseException) -> None:

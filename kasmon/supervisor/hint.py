@@ -11,9 +11,9 @@ from typing import Final
 from kasmon.model.permission import SessionId
 from kasmon.paths import Places
 
-STEP_MS: Final = 50
+STEP_MS: Final = 5
 """How long it must be quiet before changes are told."""
-GROUP_MS: Final = 100
+GROUP_MS: Final = 25
 """How long changes are gathered at most."""
 
 

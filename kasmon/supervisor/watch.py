@@ -53,6 +53,8 @@ class FleetWatch:
         self._ended: list[SessionId] = []
         """The ended sessions whose turn to be looked at is still to come."""
         self._is_new = True
+        self.asked = 0
+        """How often requests were seen to come or go."""
 
     def look(self) -> Fleet:
         """The fleet after a look at all that may have changed; file work, so call it in a thread.
@@ -143,9 +145,11 @@ class FleetWatch:
             return False
         self._because[session] = (folded, seen)
         (self._unended.discard if folded.state is SessionState.ENDED else self._unended.add)(session)
-        derived = derive(folded, seen, now)
-        if derived == self._shown.get(session):
+        derived, shown = derive(folded, seen, now), self._shown.get(session)
+        if derived == shown:
             return False
+        if derived.asks != (shown.asks if shown is not None else ()):
+            self.asked += 1
         self._shown[session] = derived
         return True
 

@@ -2,7 +2,9 @@
 
 import asyncio
 import contextlib
+import math
 import threading
+import time
 from collections.abc import AsyncIterator, Callable
 from itertools import islice
 from typing import Final
@@ -17,8 +19,10 @@ from kasmon.paths import Places
 from kasmon.store.log import START, Cursor, EventLog
 from kasmon.tui.world import Facts, Heard
 
-LOOK_S: Final = 0.05
-"""How often the log's size is looked at, by a thread of its own."""
+LOOK_S, BUSY_LOOK_S = 0.05, 0.01
+"""How often the log's size is looked at, by a thread of its own; and as long as something was added lately."""
+BUSY_S: Final = 2.0
+"""How long that is, in seconds."""
 AT_ONCE: Final = 1000
 """How many facts come in one piece at most: filing them must not be felt."""
 END_BYTES: Final = 1 << 19
@@ -55,8 +59,10 @@ def _read(log: EventLog, cursor: Cursor, told: Callable[[Heard], None], ended: t
     if cursor == START and (size := log.size()) > LONG_BYTES:
         with contextlib.suppress(LogMissingError, OSError):
             told(_end(log, Cursor(size - END_BYTES)))
+    added_at = -math.inf
     while not ended.is_set():
         if log.size() > cursor:
+            added_at = time.monotonic()
             with contextlib.suppress(LogMissingError, OSError):
                 facts = log.read(cursor)
                 piece = list(islice(facts, AT_ONCE))
@@ -65,7 +71,7 @@ def _read(log: EventLog, cursor: Cursor, told: Callable[[Heard], None], ended: t
                     following = list(islice(facts, AT_ONCE))
                     told(Facts(tuple(event for event, _ in piece), cursor, more=bool(following)))
                     piece = following
-        ended.wait(LOOK_S)
+        ended.wait(BUSY_LOOK_S if time.monotonic() < added_at + BUSY_S else LOOK_S)
 
 
 def _end(log: EventLog, since: Cursor) -> Facts:

@@ -20,12 +20,19 @@ from kasmon.boot import boot
 from kasmon.errors import UnavailableError
 from kasmon.host.alive import lock_holder
 from kasmon.model.command import Mode
-from kasmon.model.event import MessageSaid, SessionForgotten, SessionRenamed, TurnStarted
+from kasmon.model.event import (
+    MessageSaid,
+    RequestOpened,
+    RequestWithdrawn,
+    SessionForgotten,
+    SessionRenamed,
+    TurnStarted,
+)
 from kasmon.model.fleet import Fleet
-from kasmon.model.permission import SessionId
+from kasmon.model.permission import AskKind, Request, RequestId, SessionId, sealed
 from kasmon.model.state import SessionState
 from kasmon.paths import Places
-from kasmon.supervisor import hint
+from kasmon.supervisor import follow, hint
 from kasmon.supervisor.derive import START_S
 from kasmon.supervisor.keep import IndexKeeper
 from kasmon.supervisor.watch import FleetWatch, look_once
@@ -476,6 +483,20 @@ async def test_a_reader_that_is_slow_gets_the_newest_fleet(hosted: House) -> Non
             seen.append(await anext(changes))
 
     assert len(seen) <= 2
+
+
+async def test_a_request_waits_for_no_pause_between_two_fleets(hosted: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A word more in a busy fleet may; who has to decide something may not."""
+    monkeypatch.setattr(follow, "GAP_S", 3600.0)
+    asks = sealed(Request(id=RequestId("req-1"), session=ME, kind=AskKind.PERMISSION, title="make"))
+
+    async with asyncio.timeout(20), fleets(FleetWatch(hosted.places)) as changes:
+        await anext(changes)
+        await asyncio.to_thread(hosted.tells, ME, TurnStarted(at=NOW))
+        await asyncio.to_thread(hosted.tells, ME, RequestOpened(at=NOW, request=asks))
+        assert {ME: SessionState.ASKING} == states(await anext(changes))
+        await asyncio.to_thread(hosted.tells, ME, RequestWithdrawn(at=NOW, request=asks.id))
+        assert {ME: SessionState.WORKING} == states(await anext(changes))
 
 
 async def test_who_stops_listening_leaves_no_thread(hosted: House) -> None:
