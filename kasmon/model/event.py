@@ -219,11 +219,17 @@ class SessionEnded(Fact, frozen=True, kw_only=True, tag="session.ended"):
 class SignalSeen(Fact, frozen=True, kw_only=True, tag="signal.seen"):
     """One source's word on an agent without a protocol; `evidence.judge` weighs them."""
 
-    source: Literal["program", "registry", "hook", "title", "screen", "output", "launch"]
+    source: Literal["process", "program", "registry", "hook", "title", "screen", "fallback", "output", "launch"]
     value: str
-    """`idle working done blocked error clear` from a program; `printing quiet` from output; `ready` from launch."""
+    """`idle working done blocked error clear` from a program; `printing quiet` from output; `ready` from launch; `agent
+    shell` from the processes; from the others `starting idle working asking limited` (several with `|` between), or
+    `unclear`, or `unreadable` from a screen that could not be looked at."""
     asking: AskKind | None = None
     text: str = ""
+    until: float | None = None
+    """For `limited`: when the limit ends, in seconds since the epoch, where the source knows it."""
+    rule: str = ""
+    """What of the source said it: a screen's rule, a hook's event."""
 
 
 class LineLost(Fact, frozen=True, kw_only=True, tag="line.lost"):

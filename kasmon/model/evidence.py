@@ -1,19 +1,38 @@
 """Signals of agents that have no protocol, and the state they add up to.
 
-A signal is what one source said last. `judge` weighs them by tier; nothing known, or only sources that cannot know, is
-UNSURE with the reason, never idle.
+A signal is what one source said last, and since when. `judge` weighs them:
+
+| question | answer |
+|---|---|
+| who is believed | the first of `TIERS` that says something; a program that reports its own status beats everybody |
+| a hook, against a newer title or screen | the newer one: no agent has a hook for every ending of a turn |
+| two states in one word (`idle\\|asking`) | the next source that says one of the two |
+| two sources that disagree for `SETTLE_S` | unsure, with both their words |
+| "working", and nothing printed for `STILL_S` | unsure |
+| nothing known, or nobody could look | unsure, with the reason; never idle by absence |
 """
+
+from typing import Final
 
 import msgspec
 
 from kasmon.model.permission import AskKind
 from kasmon.model.state import SessionState
 
-TIERS = ("program", "registry", "hook", "title", "screen", "output", "launch")
-"""Sources, the most trusted first."""
+TIERS: Final = ("process", "program", "registry", "hook", "title", "screen", "fallback", "output", "launch")
+"""Sources, the most trusted first. `fallback` is the rule without words, for screens that no file knows."""
+STRONG: Final = frozenset({"process", "program"})
+"""Sources that nobody else can make doubtful."""
 
-NO_SIGNALS = "no signals for this program yet"
-PROGRAM_STATES = {
+NO_SIGNALS: Final = "no signals for this program yet"
+SETTLE_S: Final = 10.0
+"""So long two sources may disagree before neither is believed, in seconds: each is a little late in its own way."""
+HOOK_LAG_S: Final = 2.0
+"""A title or screen that changed so long after a hook knows better, in seconds."""
+STILL_S: Final = 60.0
+"""An agent that works prints something within this time, in seconds: they all have something that turns."""
+
+PROGRAM_STATES: Final = {
     "idle": SessionState.IDLE,
     "done": SessionState.IDLE,
     "error": SessionState.IDLE,
@@ -21,16 +40,38 @@ PROGRAM_STATES = {
     "blocked": SessionState.ASKING,
 }
 """What a program means by its own status (OSC 7501, Program Status Protocol)."""
+WORDS: Final = {
+    "starting": SessionState.STARTING,
+    "idle": SessionState.IDLE,
+    "working": SessionState.WORKING,
+    "asking": SessionState.ASKING,
+    "limited": SessionState.LIMITED,
+    "shell": SessionState.ENDED,
+}
+"""What all other sources say, one or several with `|` between; every other word says nothing. `shell`: the agent is
+gone, and the pane is back at the shell that it was started from."""
 
 
 class Signal(msgspec.Struct, frozen=True, kw_only=True):
-    """What one source said last, and when."""
+    """What one source said last, and since when."""
 
     source: str
     value: str
     at: float
+    """When the source first said this, in seconds since the epoch."""
     asking: AskKind | None = None
     text: str = ""
+    until: float | None = None
+    """For `limited`: when the limit ends, in seconds since the epoch, where the source knows it."""
+    rule: str = ""
+    """What of the source said it: a screen's rule, a hook's event; for `explain`."""
+
+
+class Lost(msgspec.Struct, frozen=True, kw_only=True):
+    """A signal that did not decide, and why."""
+
+    signal: Signal
+    why: str
 
 
 class Verdict(msgspec.Struct, frozen=True, kw_only=True):
@@ -39,26 +80,133 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
     state: SessionState
     source: str
     why: str = ""
-    """Why it is unsure; empty otherwise."""
+    """Why it is unsure, or how it ended; empty otherwise."""
     asking: AskKind | None = None
+    until: float | None = None
+    """When the limit ends."""
+    lost: tuple[Lost, ...] = ()
+    """The signals that did not decide, in the order of `TIERS`."""
+    recheck_at: float | None = None
+    """When it may be another one without any new signal, in seconds since the epoch."""
 
 
-def judge(signals: tuple[Signal, ...]) -> Verdict:
-    """The state of an agent in a terminal, from the last word of each source. Pure."""
-    by_source = {signal.source: signal for signal in signals}
-    program = by_source.get("program")
-    if program is not None and program.value in PROGRAM_STATES:
-        state = PROGRAM_STATES[program.value]
-        asking = (program.asking or AskKind.QUESTION) if state is SessionState.ASKING else None
-        return Verdict(state=state, source="program", asking=asking)
-    output = by_source.get("output")
-    if output is not None and output.value == "printing":
-        return Verdict(state=SessionState.WORKING, source="output")
-    if output is not None or "launch" in by_source:
-        return Verdict(state=SessionState.UNSURE, source="output" if output else "launch", why=NO_SIGNALS)
-    return Verdict(state=SessionState.STARTING, source="launch")
+def judge(signals: tuple[Signal, ...], now: float) -> Verdict:
+    """The state of an agent in a terminal at *now*, from the last word of each source. Pure."""
+    known = sorted(signals, key=lambda signal: TIERS.index(signal.source) if signal.source in TIERS else len(TIERS))
+    lost: list[Lost] = []
+    speaking = [signal for signal in known if _speaks(signal, known, lost)]
+    if not speaking:
+        return _silent(known, tuple(lost))
+    first, others = speaking[0], speaking[1:]
+    deciding, states = first, claims(first)
+    for other in others:
+        if len(states) > 1 and states & claims(other):
+            deciding, states = other, states & claims(other)
+    against = [other for other in others if not states & claims(other)]
+    lost += [Lost(signal=other, why=_why_lost(other, other in against)) for other in others if other is not deciding]
+    if len(states) > 1:
+        words = " or ".join(sorted(str(state) for state in states))
+        return _unsure(first, f"its {first.source} says {words}", lost)
+    (state,) = states
+    doubts = _doubts(deciding, state, against, known)
+    if due := [(at, why) for at, why in doubts if at <= now]:
+        return _unsure(first, min(due)[1], lost)
+    asking = _kind(speaking, state)
+    return Verdict(
+        state=state,
+        source=deciding.source,
+        why=deciding.text or "back at the shell" if state is SessionState.ENDED else "",
+        asking=asking,
+        until=next((s.until for s in speaking if s.until), None) if state is SessionState.LIMITED else None,
+        lost=tuple(lost),
+        recheck_at=min((at for at, _ in doubts), default=None),
+    )
+
+
+def claims(signal: Signal) -> frozenset[SessionState]:
+    """The states that *signal* says it may be; none if it says nothing."""
+    if signal.source == "program":
+        return frozenset({PROGRAM_STATES[signal.value]} if signal.value in PROGRAM_STATES else ())
+    if signal.source == "output":
+        return frozenset({SessionState.WORKING} if signal.value == "printing" else ())
+    if signal.source not in TIERS or signal.source == "launch":
+        return frozenset()
+    if signal.source == "process":
+        return frozenset({SessionState.ENDED} if signal.value == "shell" else ())
+    words = signal.value.split("|")
+    known = all(word in WORDS and word != "shell" for word in words)
+    return frozenset(WORDS[word] for word in words) if known else frozenset()
 
 
 def heard(signals: tuple[Signal, ...], signal: Signal) -> tuple[Signal, ...]:
     """*signals* with *signal* in the place of what its source said before."""
     return (*(known for known in signals if known.source != signal.source), signal)
+
+
+def _speaks(signal: Signal, known: list[Signal], lost: list[Lost]) -> bool:
+    """Whether *signal* has a say; else it is *lost*."""
+    said = claims(signal)
+    if not said:
+        lost.append(Lost(signal=signal, why="it says nothing of the state"))
+        return False
+    if signal.source == "hook":
+        for later in known:
+            differs = claims(later) and not claims(later) & said
+            if later.source in ("title", "screen") and differs and later.at >= signal.at + HOOK_LAG_S:
+                lost.append(Lost(signal=signal, why=f"the {later.source} changed after it"))
+                return False
+    if signal.source == "output" and any(claims(other) for other in known if other.source != "output"):
+        lost.append(Lost(signal=signal, why="others know more than whether it prints"))
+        return False
+    return True
+
+
+def _doubts(
+    deciding: Signal, state: SessionState, against: list[Signal], known: list[Signal]
+) -> list[tuple[float, str]]:
+    """From when on *state* is doubted, in seconds since the epoch, and why."""
+    if deciding.source in STRONG:
+        return []
+    said = f"its {deciding.source} says {state}"
+    doubts = [
+        (max(deciding.at, other.at) + SETTLE_S, f"{said}, its {other.source} says {other.value}") for other in against
+    ]
+    output = next((signal for signal in known if signal.source == "output"), None)
+    if state is SessionState.WORKING and output is not None and output.value == "quiet":
+        quiet_since = max(output.at, deciding.at)
+        doubts.append((quiet_since + STILL_S, f"{said}, and it prints nothing"))
+    return doubts
+
+
+def _silent(known: list[Signal], lost: tuple[Lost, ...]) -> Verdict:
+    """What is known where no source says anything of the state."""
+    by_source = {signal.source: signal for signal in known}
+    screen = by_source.get("screen")
+    if screen is not None and screen.value == "unreadable":
+        why = f"could not look: {screen.text}" if screen.text else "could not look"
+        return Verdict(state=SessionState.UNSURE, source="screen", why=why, lost=lost)
+    if not known or set(by_source) <= {"process"}:
+        return Verdict(state=SessionState.STARTING, source="launch", lost=lost)
+    if screen is not None and screen.value == "unclear":
+        why = screen.text or "its screen shows nothing that is known"
+        return Verdict(state=SessionState.UNSURE, source="screen", why=why, lost=lost)
+    if "output" in by_source or "launch" in by_source:
+        source = "output" if "output" in by_source else "launch"
+        return Verdict(state=SessionState.UNSURE, source=source, why=NO_SIGNALS, lost=lost)
+    return Verdict(state=SessionState.STARTING, source="launch", lost=lost)
+
+
+def _unsure(first: Signal, why: str, lost: list[Lost]) -> Verdict:
+    return Verdict(state=SessionState.UNSURE, source=first.source, why=why, lost=tuple(lost))
+
+
+def _kind(speaking: list[Signal], state: SessionState) -> AskKind | None:
+    """What is asked, by the first that says so; what nobody names is a question."""
+    if state is not SessionState.ASKING:
+        return None
+    named = (signal.asking for signal in speaking if signal.asking and SessionState.ASKING in claims(signal))
+    return next(named, AskKind.QUESTION)
+
+
+def _why_lost(signal: Signal, is_against: bool) -> str:
+    return "a better source says otherwise" if is_against else "a better source says the same"

@@ -50,7 +50,7 @@ from kasmon.model.event import (
     Unknown,
     UsageReported,
 )
-from kasmon.model.evidence import Signal, Verdict, heard, judge
+from kasmon.model.evidence import Signal, heard, judge
 from kasmon.model.permission import AskKind, Closed, Request, RequestId, SessionId
 from kasmon.model.state import ALIVE, ATTENTION, SessionState
 
@@ -125,6 +125,8 @@ class Session(msgspec.Struct, frozen=True, kw_only=True):
     unsure_why: str | None = None
     asking: AskKind | None = None
     limited_until: float | None = None
+    recheck_at: float | None = None
+    """In a terminal: when the state may be another one without any new fact, in seconds since the epoch."""
     stuck: bool = False
     in_turn: bool = False
     """Whether a turn runs; agents with a protocol only."""
@@ -284,7 +286,15 @@ def _noted(session: Session, event: Event) -> Session:
         case SessionEnded():
             return _ended(session, event)
         case SignalSeen():
-            signal = Signal(source=event.source, value=event.value, at=event.at, asking=event.asking, text=event.text)
+            signal = Signal(
+                source=event.source,
+                value=event.value,
+                at=event.at,
+                asking=event.asking,
+                text=event.text,
+                until=event.until,
+                rule=event.rule,
+            )
             return put(
                 session, signals=heard(session.signals, signal), last_line=_last_line(event.text) or session.last_line
             )
@@ -317,10 +327,9 @@ def _restated(before: Session, noted: Session, event: Event) -> Session:
             return noted
         state, source, why, asking = S.LOST, "host", None, None
     elif isinstance(event, SessionStarted | SignalSeen | LineFound) and noted.mode is Mode.TMUX:
-        if before.state in _UNMOVED.get(type(event), ()):
+        if before.state in _UNMOVED.get(type(event), ()) and before.source != "process":
             return noted
-        verdict: Verdict = judge(noted.signals)
-        state, source, why, asking = verdict.state, verdict.source, verdict.why or None, verdict.asking
+        return judged(noted, event.at, since=event.at if isinstance(event, SessionStarted) else None)
     elif noted.mode is not Mode.TMUX:
         state = _next(before, noted, event)
         source = "protocol" if state is not before.state or isinstance(event, SessionStarted) else before.source
@@ -336,6 +345,27 @@ def _restated(before: Session, noted: Session, event: Event) -> Session:
         since=event.at if changed else before.since,
         in_turn=noted.in_turn and state is not S.ENDED,
         limited_until=noted.limited_until if state is S.LIMITED else None,
+    )
+
+
+def judged(session: Session, now: float, *, since: float | None = None) -> Session:
+    """*session*, in a terminal, with the state that its signals add up to at *now*.
+
+    Args:
+        since: since when it is in that state; None: as before where it is the same, else *now*.
+    """
+    verdict = judge(session.signals, now)
+    return msgspec.structs.replace(
+        session,
+        state=verdict.state,
+        source=verdict.source,
+        unsure_why=verdict.why if verdict.state is S.UNSURE else None,
+        end_why=verdict.why if verdict.state is S.ENDED else "" if session.source == "process" else session.end_why,
+        asking=verdict.asking,
+        limited_until=verdict.until,
+        recheck_at=verdict.recheck_at,
+        since=since if since is not None else session.since if verdict.state is session.state else now,
+        in_turn=session.in_turn and verdict.state is not S.ENDED,
     )
 
 

@@ -5,7 +5,7 @@
 | ended, or lost by its host's own word | any | any | as the facts say |
 | never started | there, or 15 s not over | - | starting |
 | never started, or its folder is gone | gone | - | lost |
-| runs | there | any | as the facts say |
+| runs | there | any | as the facts say, judged at this moment |
 | runs, and nothing can be written down | there | any | unsure, unless it asks |
 | runs, structured | gone | any | lost |
 | runs, in tmux | gone | gone | lost |
@@ -17,7 +17,7 @@ from typing import Final, NamedTuple
 import msgspec
 
 from kasmon.model.command import Mode
-from kasmon.model.session import HostSeen, Session
+from kasmon.model.session import HostSeen, Session, judged
 from kasmon.model.state import SessionState
 
 START_S: Final = 15.0
@@ -54,6 +54,8 @@ def derive(session: Session, seen: Seen, now: float) -> Session:
     if session.state is SessionState.LOST:
         return _lost(session, host, session.end_why or LINE_GONE, session.since)
     if host.alive:
+        if session.recheck_at is not None and session.recheck_at <= now:
+            session = judged(session, now, since=session.recheck_at)
         return _unwritten(session, host, seen.no_room) if seen.no_room else msgspec.structs.replace(session, host=host)
     if session.generation == 0:
         if seen.folder_gone:

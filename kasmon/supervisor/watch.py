@@ -141,7 +141,8 @@ class FleetWatch:
         """Put *session* into the picture as *seen*; whether it looks different now."""
         folded = self._fold.sessions[session].session
         folded_before, seen_before = self._because.get(session, (None, None))
-        if folded is folded_before and seen == seen_before and folded.generation:
+        is_due = folded.recheck_at is not None and folded.recheck_at <= now
+        if folded is folded_before and seen == seen_before and folded.generation and not is_due:
             return False
         self._because[session] = (folded, seen)
         (self._unended.discard if folded.state is SessionState.ENDED else self._unended.add)(session)

@@ -1,19 +1,43 @@
-"""What the signals of a terminal agent add up to. Cannot tell is never idle."""
+"""What the signals of a terminal agent add up to. Cannot tell is never idle; sure is never by absence."""
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kasmon.model.evidence import NO_SIGNALS, PROGRAM_STATES, Signal, heard, judge
+from kasmon.model.evidence import (
+    HOOK_LAG_S,
+    NO_SIGNALS,
+    PROGRAM_STATES,
+    SETTLE_S,
+    STILL_S,
+    TIERS,
+    WORDS,
+    Signal,
+    Verdict,
+    claims,
+    heard,
+    judge,
+)
 from kasmon.model.permission import AskKind
-from kasmon.model.state import SessionState
+from kasmon.model.state import SessionState as S
 from tests.model.facts import TEXT
 
-SOURCES = ["program", "registry", "hook", "title", "screen", "output", "launch"]
-VALUES = [*PROGRAM_STATES, "clear", "printing", "quiet", "ready", "nonsense"]
+NOW = 1000.0
+VALUES = [
+    *PROGRAM_STATES,
+    *WORDS,
+    "clear",
+    "printing",
+    "quiet",
+    "ready",
+    "unclear",
+    "unreadable",
+    "idle|asking",
+    "nonsense",
+]
 SIGNALS = st.builds(
     Signal,
-    source=st.sampled_from(SOURCES),
+    source=st.sampled_from(TIERS),
     value=st.sampled_from(VALUES) | TEXT,
     at=st.floats(0, 4e9),
     asking=st.none() | st.sampled_from(AskKind),
@@ -21,68 +45,233 @@ SIGNALS = st.builds(
 )
 
 
-def said(source: str, value: str, asking: AskKind | None = None) -> Signal:
-    return Signal(source=source, value=value, at=1.0, asking=asking)
+def said(source: str, value: str, asking: AskKind | None = None, *, at: float = 1.0, text: str = "") -> Signal:
+    return Signal(source=source, value=value, at=at, asking=asking, text=text)
+
+
+def judged(*signals: Signal, now: float = 1.0) -> Verdict:
+    return judge(signals, now)
+
+
+def losers(verdict: Verdict) -> dict[str, str]:
+    return {lost.signal.source: lost.why for lost in verdict.lost}
+
+
+# The program's own word.
 
 
 @pytest.mark.parametrize(
     ("value", "state"),
-    [
-        ("idle", SessionState.IDLE),
-        ("done", SessionState.IDLE),
-        ("error", SessionState.IDLE),
-        ("working", SessionState.WORKING),
-        ("blocked", SessionState.ASKING),
-    ],
+    [("idle", S.IDLE), ("done", S.IDLE), ("error", S.IDLE), ("working", S.WORKING), ("blocked", S.ASKING)],
 )
-def test_a_program_that_tells_its_state_is_believed(value: str, state: SessionState) -> None:
-    verdict = judge((said("output", "printing"), said("program", value)))
+def test_a_program_that_tells_its_state_is_believed(value: str, state: S) -> None:
+    verdict = judged(said("output", "printing"), said("program", value))
 
     assert (state, "program") == (verdict.state, verdict.source)
 
 
 def test_a_blocked_program_that_does_not_say_why_asks_a_question() -> None:
-    assert AskKind.QUESTION is judge((said("program", "blocked"),)).asking
+    assert AskKind.QUESTION is judged(said("program", "blocked")).asking
 
 
 def test_a_program_says_itself_what_it_asks() -> None:
-    assert AskKind.PERMISSION is judge((said("program", "blocked", AskKind.PERMISSION),)).asking
+    assert AskKind.PERMISSION is judged(said("program", "blocked", AskKind.PERMISSION)).asking
+
+
+def test_what_is_asked_is_told_by_the_first_that_knows_it() -> None:
+    verdict = judged(said("program", "blocked"), said("screen", "asking", AskKind.AUTH))
+
+    assert ("program", AskKind.AUTH) == (verdict.source, verdict.asking)
 
 
 def test_a_program_that_takes_back_its_status_is_judged_by_the_other_sources() -> None:
-    verdict = judge((said("program", "clear"), said("output", "printing")))
+    verdict = judged(said("program", "clear"), said("output", "printing"))
 
-    assert (SessionState.WORKING, "output") == (verdict.state, verdict.source)
+    assert (S.WORKING, "output") == (verdict.state, verdict.source)
+
+
+@pytest.mark.parametrize("source", ["registry", "hook", "title", "screen", "fallback"])
+def test_nobody_can_make_a_program_doubtful_that_tells_its_state(source: str) -> None:
+    """A prompt forged in its output neither becomes a request nor takes its state away."""
+    verdict = judged(said("program", "working"), said(source, "asking", AskKind.PERMISSION), now=NOW)
+
+    assert (S.WORKING, "program", None) == (verdict.state, verdict.source, verdict.asking)
+    assert "a better source says otherwise" == losers(verdict)[source]
+
+
+# Who is believed.
+
+
+@pytest.mark.parametrize(
+    ("better", "worse"), [("registry", "hook"), ("hook", "title"), ("title", "screen"), ("screen", "output")]
+)
+def test_the_better_source_is_believed_while_the_other_may_only_be_late(better: str, worse: str) -> None:
+    worst = "printing" if worse == "output" else "working"
+    verdict = judged(said(worse, worst), said(better, "idle"), now=1.0 + SETTLE_S - 0.1)
+
+    assert (S.IDLE, better) == (verdict.state, verdict.source)
+    assert worse in losers(verdict)
+
+
+@pytest.mark.parametrize(("one", "other"), [("registry", "screen"), ("title", "screen"), ("registry", "title")])
+def test_two_sources_that_go_on_disagreeing_are_both_not_believed(one: str, other: str) -> None:
+    disagree = (said(one, "working", at=1.0), said(other, "idle", at=4.0))
+    before, after = judge(disagree, 4.0 + SETTLE_S - 0.1), judge(disagree, 4.0 + SETTLE_S)
+
+    assert (S.WORKING, 4.0 + SETTLE_S) == (before.state, before.recheck_at)
+    assert (S.UNSURE, None) == (after.state, after.recheck_at)
+    assert f"its {one} says working, its {other} says idle" == after.why
+
+
+def test_whether_it_prints_contradicts_nobody() -> None:
+    verdict = judged(said("screen", "idle"), said("output", "printing"), now=NOW)
+
+    assert (S.IDLE, "screen") == (verdict.state, verdict.source)
+
+
+@pytest.mark.parametrize("newer", ["title", "screen"])
+def test_a_title_or_screen_that_changed_after_a_hook_knows_better(newer: str) -> None:
+    """No hook fires at Escape, nor at some ends of a turn."""
+    verdict = judged(said("hook", "working", at=1.0), said(newer, "idle", at=1.0 + HOOK_LAG_S), now=NOW)
+
+    assert (S.IDLE, newer) == (verdict.state, verdict.source)
+    assert f"the {newer} changed after it" == losers(verdict)["hook"]
+
+
+def test_a_title_that_changed_just_after_a_hook_may_belong_to_what_was_before() -> None:
+    verdict = judged(said("hook", "working", at=1.0), said("title", "idle", at=1.0 + HOOK_LAG_S - 0.1), now=3.0)
+
+    assert (S.WORKING, "hook") == (verdict.state, verdict.source)
+
+
+# Two states in one word.
+
+
+def test_a_title_that_means_two_states_is_decided_by_who_tells_them_apart() -> None:
+    """Claude's title is the same where it is idle and where it asks."""
+    verdict = judged(said("title", "idle|asking"), said("screen", "asking", AskKind.PERMISSION), now=NOW)
+
+    assert (S.ASKING, "screen", AskKind.PERMISSION) == (verdict.state, verdict.source, verdict.asking)
+
+
+def test_two_states_that_nobody_tells_apart_are_unsure() -> None:
+    verdict = judged(said("title", "idle|asking"))
+
+    assert (S.UNSURE, "its title says asking or idle") == (verdict.state, verdict.why)
+
+
+def test_a_title_of_two_states_contradicts_a_third() -> None:
+    verdict = judged(said("title", "idle|asking"), said("screen", "working"), now=NOW)
+
+    assert S.UNSURE is verdict.state
+
+
+# Working without a sign of it.
+
+
+@pytest.mark.parametrize("source", ["registry", "hook", "title", "screen"])
+def test_an_agent_that_works_and_prints_nothing_for_a_minute_is_not_believed(source: str) -> None:
+    silent = (said(source, "working", at=1.0), said("output", "quiet", at=5.0))
+    before, after = judge(silent, 5.0 + STILL_S - 0.1), judge(silent, 5.0 + STILL_S)
+
+    assert (S.WORKING, 5.0 + STILL_S) == (before.state, before.recheck_at)
+    assert (S.UNSURE, f"its {source} says working, and it prints nothing") == (after.state, after.why)
+
+
+def test_a_program_may_work_without_printing() -> None:
+    assert S.WORKING is judged(said("program", "working"), said("output", "quiet"), now=NOW).state
+
+
+# Limits, and the end.
+
+
+def test_the_end_of_a_limit_is_told_by_whoever_knows_it() -> None:
+    known = Signal(source="screen", value="limited", at=1.0, until=5000.0)
+    verdict = judge((said("registry", "limited"), known), 1.0)
+
+    assert (S.LIMITED, "registry", 5000.0) == (verdict.state, verdict.source, verdict.until)
+
+
+def test_an_agent_that_left_its_shell_alone_has_ended_whatever_it_said_before() -> None:
+    verdict = judged(said("program", "working"), said("process", "shell"), said("screen", "idle"), now=NOW)
+
+    assert (S.ENDED, "back at the shell") == (verdict.state, verdict.why)
+
+
+def test_only_the_processes_can_end_an_agent() -> None:
+    others = [source for source in TIERS if source != "process"]
+
+    assert not any(S.ENDED in claims(said(source, "shell")) for source in others)
+
+
+# Nothing known.
 
 
 def test_what_prints_works() -> None:
-    assert SessionState.WORKING is judge((said("output", "printing"),)).state
+    assert S.WORKING is judged(said("output", "printing")).state
 
 
 @pytest.mark.parametrize("signals", [(said("output", "quiet"),), (said("launch", "ready"),)], ids=["quiet", "ready"])
 def test_silence_is_unsure_and_says_so(signals: tuple[Signal, ...]) -> None:
-    verdict = judge(signals)
+    verdict = judge(signals, NOW)
 
-    assert (SessionState.UNSURE, NO_SIGNALS) == (verdict.state, verdict.why)
+    assert (S.UNSURE, NO_SIGNALS) == (verdict.state, verdict.why)
+
+
+def test_a_screen_that_could_not_be_looked_at_is_unsure_and_never_an_end() -> None:
+    verdict = judged(said("output", "quiet"), said("screen", "unreadable", text="tmux did not answer"))
+
+    assert (S.UNSURE, "could not look: tmux did not answer") == (verdict.state, verdict.why)
+
+
+def test_a_screen_that_shows_nothing_known_is_unsure() -> None:
+    verdict = judged(said("output", "quiet"), said("screen", "unclear"))
+
+    assert (S.UNSURE, "its screen shows nothing that is known") == (verdict.state, verdict.why)
 
 
 def test_without_any_signal_it_is_starting() -> None:
-    assert SessionState.STARTING is judge(()).state
+    assert S.STARTING is judged().state
 
 
-@given(signals=st.lists(SIGNALS, max_size=8))
-def test_only_the_program_itself_can_make_a_terminal_agent_idle(signals: list[Signal]) -> None:
-    verdict = judge(tuple(signals))
-
-    assert verdict.state is not SessionState.IDLE or verdict.source == "program"
+# Whatever is said.
 
 
-@given(signals=st.lists(SIGNALS, max_size=8))
-def test_an_unsure_verdict_has_a_reason_and_only_asking_has_a_kind(signals: list[Signal]) -> None:
-    verdict = judge(tuple(signals))
+@given(signals=st.lists(SIGNALS, max_size=8), now=st.floats(0, 5e9))
+def test_idle_needs_a_source_that_says_idle(signals: list[Signal], now: float) -> None:
+    verdict = judge(tuple(signals), now)
 
-    assert (verdict.state is SessionState.UNSURE) == bool(verdict.why)
-    assert (verdict.state is SessionState.ASKING) == (verdict.asking is not None)
+    assert verdict.state is not S.IDLE or any(
+        S.IDLE in claims(signal) for signal in signals if signal.source == verdict.source
+    )
+
+
+@given(signals=st.lists(SIGNALS, max_size=8), now=st.floats(0, 5e9))
+def test_an_unsure_verdict_has_a_reason_and_only_asking_has_a_kind(signals: list[Signal], now: float) -> None:
+    verdict = judge(tuple(signals), now)
+
+    assert verdict.why or verdict.state is not S.UNSURE
+    assert (verdict.state is S.ASKING) == (verdict.asking is not None)
+
+
+@given(signals=st.lists(SIGNALS, max_size=8), now=st.floats(0, 5e9))
+def test_the_verdict_holds_until_the_moment_that_it_names(signals: list[Signal], now: float) -> None:
+    known: tuple[Signal, ...] = ()
+    for signal in signals:
+        known = heard(known, signal)
+    verdict = judge(known, now)
+    until = verdict.recheck_at if verdict.recheck_at is not None else now + 1e6
+    between = judge(known, now + (until - now) / 3)
+
+    assert (verdict.state, verdict.source) == (between.state, between.source)
+
+
+@given(signals=st.lists(SIGNALS, max_size=8), now=st.floats(0, 5e9))
+def test_the_order_in_which_sources_spoke_does_not_matter(signals: list[Signal], now: float) -> None:
+    by_source = {signal.source: signal for signal in signals}
+    known = tuple(by_source.values())
+
+    assert judge(known, now) == judge(tuple(reversed(known)), now)
 
 
 @given(signals=st.lists(SIGNALS, max_size=20))

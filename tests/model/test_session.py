@@ -324,6 +324,14 @@ def test_no_signal_brings_back_what_is_gone(over: Event) -> None:
     assert session.state in (S.ENDED, S.LOST)
 
 
+def test_an_agent_that_left_its_shell_alone_has_ended_until_it_is_there_again() -> None:
+    left = fold(started(mode=Mode.TMUX), signal("screen", "idle"), signal("process", "shell"), session=TERMINAL)
+    back = apply(left, signal("process", "agent", at=9.0))
+
+    assert (S.ENDED, "back at the shell", False) == (left.state, left.end_why, left.exists)
+    assert (S.IDLE, "", True) == (back.state, back.end_why, back.exists)
+
+
 def test_a_lost_line_is_lost_until_it_is_found() -> None:
     lost = fold(started(mode=Mode.TMUX), signal("program", "idle"), line_lost(), session=TERMINAL)
 

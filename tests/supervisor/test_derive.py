@@ -4,6 +4,7 @@ import pytest
 
 from kasmon.model.command import Mode
 from kasmon.model.event import Event, LineLost, RequestOpened, SessionStarted, SignalSeen, TurnStarted
+from kasmon.model.evidence import SETTLE_S
 from kasmon.model.permission import AskKind, Request, RequestId, SessionId
 from kasmon.model.session import HostSeen, Session, apply, created
 from kasmon.model.state import SessionState
@@ -47,6 +48,19 @@ def test_with_its_host_alive_a_session_is_what_its_facts_say(mode: Mode) -> None
 
     assert SessionState.WORKING is shown.state
     assert HostSeen(pid=77, alive=True) == shown.host
+
+
+def test_a_terminal_whose_sources_disagree_for_too_long_is_unsure_without_any_new_fact() -> None:
+    session = folded(
+        started(mode=Mode.TMUX),
+        SignalSeen(at=NOW + 1, source="registry", value="working"),
+        SignalSeen(at=NOW + 2, source="screen", value="idle"),
+        mode=Mode.TMUX,
+    )
+
+    assert SessionState.WORKING is derive(session, HOSTED, NOW + 2 + SETTLE_S - 0.1).state
+    shown = derive(session, HOSTED, NOW + 60)
+    assert (SessionState.UNSURE, NOW + 2 + SETTLE_S) == (shown.state, shown.since)
 
 
 def test_a_host_that_does_not_say_who_it_is_counts_as_alive() -> None:
