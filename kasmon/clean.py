@@ -17,7 +17,7 @@ goes `outgoing`. All of them take time linear in the text.
 """
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Final, NewType
 
 Clean = NewType("Clean", str)
@@ -25,6 +25,10 @@ Clean = NewType("Clean", str)
 
 KNOWN_LENGTH: Final = 6
 """A known value shorter than this, in characters, is no secret worth hiding: it would turn up everywhere."""
+HIDDEN: Final = "⟨hidden: "
+"""What stands in the place of a secret begins with this."""
+HIDDEN_MARK: Final = f"{HIDDEN}[0-9]{{1,9}} characters⟩"
+"""What stands there whole, as a pattern."""
 
 # Patterns are compiled by `re` when they are first needed; plain ASCII, as most of `kasmon ls`, needs none.
 _EMOJI: Final = (
@@ -82,6 +86,11 @@ _TOKEN: Final = (
 )
 """Tokens by their shape. None holds a blank, a quote or a shell operator, so that no command hides in one; of a private
 key the full lines are hidden, not a short last one."""
+_TOKEN_SIGNS: Final = (
+    "earer", "PRIVATE KEY", "sk-", "gho_", "ghp_", "ghs_", "ghu_", "ghr_", "github_pat_", "glpat-", "AKIA", "ASIA",
+    "AIza", "xox", "npm_", "pypi-", "hf_", "eyJ",
+)  # fmt: skip
+"""One of these is in every text that holds a token."""
 
 
 def clean_line(text: str) -> Clean:
@@ -118,6 +127,8 @@ def visible(text: str) -> Clean:
 
     Shown as `⟨U+202E⟩`: everything that is invisible, that looks like a space and is none, combining marks on ASCII or
     outside their normal form, private characters, and our own marks. A space at the end of a line is `␠`.
+
+    A whole `⟨hidden: 40 characters⟩` stands as it is: a host wrote it (`host/hiding.py`), and lets no agent pretend it.
     """
     return Clean(_shown(text))
 
@@ -132,12 +143,26 @@ def has_hidden(text: str) -> bool:
 def redact(text: str, known: Iterable[str] = ()) -> tuple[Clean, int]:
     """*text* as `visible` shows it, each secret in it as `⟨hidden: 40 characters⟩`, and how many those are.
 
+    Those that were hidden before, when it was written down, count too.
+
     Args:
         text: as it came; already shown text would be shown twice.
         known: secret values; those shorter than `KNOWN_LENGTH` are ignored. Tokens are found by their shape.
     """
     secrets = _secrets(text, known)
-    return Clean(_shown(text, secrets)), len(secrets)
+    return Clean(_shown(text, secrets)), len(secrets) + len(_marks(text, secrets))
+
+
+def tokens(text: str) -> Iterator[tuple[int, int]]:
+    """Where secrets stand in *text* that are known by their shape, in order."""
+    if any(sign in text for sign in _TOKEN_SIGNS):
+        for match in re.finditer(_TOKEN, text):
+            yield match.span(match.lastgroup or 0)
+
+
+def hidden_mark(characters: int) -> str:
+    """What stands in the place of a secret of so many *characters*."""
+    return f"{HIDDEN}{characters} characters⟩"
 
 
 def _stripped(text: str, line_break: str) -> str:
@@ -154,17 +179,25 @@ def _shown(text: str, secrets: Sequence[tuple[int, int]] = ()) -> str:
     notable = re.compile(_NOTABLE)
     pieces: list[str] = []
     at = 0
-    for start, end in (*secrets, (len(text), len(text))):
+    whole = {start: (end, hidden_mark(end - start)) for start, end in secrets}
+    whole |= {start: (end, text[start:end]) for start, end in _marks(text, secrets)}
+    for start, (end, shown) in (*sorted(whole.items()), (len(text), (len(text), ""))):
         for match in notable.finditer(text, at, start):
             here = match.start()
             at_end = not first <= here < last
             pieces += (text[at:here], _mark(match[0], text[here - 1 : here], text[here + 1 : here + 2], at_end))
             at = match.end()
-        pieces.append(text[at:start])
-        if end > start:
-            pieces.append(f"⟨hidden: {end - start} characters⟩")
+        pieces += (text[at:start], shown)
         at = end
     return "".join(pieces)
+
+
+def _marks(text: str, secrets: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Where marks of hidden secrets stand in *text*, beside its *secrets*."""
+    if HIDDEN not in text:
+        return []
+    spans = [match.span() for match in re.finditer(HIDDEN_MARK, text)]
+    return [(start, end) for start, end in spans if not any(begin < end and start < stop for begin, stop in secrets)]
 
 
 def _mark(character: str, before: str, behind: str, at_end: bool) -> str:
@@ -199,7 +232,7 @@ def _shows_itself(character: str, before: str) -> bool:
 
 def _secrets(text: str, known: Iterable[str]) -> list[tuple[int, int]]:
     """Where secrets stand in *text*, in order; those that overlap come as one."""
-    spans = [match.span(match.lastgroup or 0) for match in re.finditer(_TOKEN, text)]
+    spans = list(tokens(text))
     for value in {value for value in known if len(value) >= KNOWN_LENGTH}:
         at = text.find(value)
         while at >= 0:

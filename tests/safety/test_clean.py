@@ -234,8 +234,19 @@ def test_known_values_are_hidden_wherever_they_stand() -> None:
     assert 2 == count
 
 
-def test_nobody_can_pretend_that_something_was_hidden() -> None:
-    assert ("⟨U+27E8⟩hidden: 40 characters⟩", 0) == redact("⟨hidden: 40 characters⟩")
+def test_what_a_host_has_hidden_is_shown_as_it_wrote_it_and_counts() -> None:
+    """No agent can write that: see tests/host/test_hiding.py."""
+    mark, key = "⟨hidden: 40 characters⟩", "sk-" + "a" * 30
+
+    assert (mark, f"run {mark}␠") == (visible(mark), visible(f"run {mark} "))
+    assert (f"{mark} ⟨hidden: 33 characters⟩", 2) == redact(f"{mark} {key}")
+
+
+@pytest.mark.parametrize(
+    "text", ["⟨hidden: 40", "⟨hidden: 4x0 characters⟩", "⟨hidden: -1 characters⟩", "⟨hidden:  characters⟩"]
+)
+def test_what_only_looks_like_a_mark_is_shown_character_by_character(text: str) -> None:
+    assert (f"⟨U+27E8⟩{text[1:]}", 0) == redact(text)
 
 
 @given(TEXT)
