@@ -13,6 +13,7 @@ from typing import TypeVar
 import msgspec
 
 from kasmon.errors import HostUnreachableError, TimedOutError, UsageError
+from kasmon.host.codec import Unpacker, WireError, from_host, pack
 from kasmon.host.failure import rebuilt
 from kasmon.host.wire import (
     ANSWER_S,
@@ -21,11 +22,7 @@ from kasmon.host.wire import (
     FromHost,
     Hello,
     Numbered,
-    Unpacker,
     Welcome,
-    WireError,
-    from_host,
-    pack,
 )
 
 GOODBYE_S = 1.0

@@ -1,14 +1,16 @@
 """One session in the shared host: its agent while that runs, its pane as long as there is one, and who looks at it."""
 
 import asyncio
+from collections.abc import Mapping
 
 from kasmon.backends.tmux import TmuxBackend
 from kasmon.clean import clean_line
 from kasmon.errors import RefusedError, SessionBusyError, SessionEndedError, UnavailableError
+from kasmon.host import own_log
 from kasmon.host.camera import Camera
+from kasmon.host.connection import Connection
 from kasmon.host.life import Life
 from kasmon.host.reading import lines, wanted
-from kasmon.host.server import Connection
 from kasmon.host.view import View
 from kasmon.host.window import Window
 from kasmon.host.wire import Blur, Focus, Keys, Look, PaneSeen, Paste, Read, Scroll, Text, Unwatch, Watch
@@ -41,8 +43,8 @@ class Tenant:
 
     # -- its agent
 
-    async def start(self) -> None:
-        """Start its agent as its `launch.json` says.
+    async def start(self, variables: Mapping[str, str]) -> None:
+        """Start its agent as its `launch.json` says; *variables* are of whoever wants it, see `TmuxBackend.open`.
 
         Raises:
             RefusedError: if it runs already.
@@ -54,7 +56,7 @@ class Tenant:
         try:
             if self._life is not None:
                 await self._life.over()
-            self._live(await Life.start(self._places, self._backend, self.session))
+            self._live(await Life.start(self._places, self._backend, self.session, variables))
         finally:
             self._is_starting = False
 
@@ -139,7 +141,7 @@ class Tenant:
             width=screen.width,
             height=screen.height,
             cursor=(screen.cursor_x, screen.cursor_y),
-            title=clean_line(text.title),
+            title=clean_line(own_log.hidden(text.title)),
             cwd=clean_line(text.workdir),
             window=facts.window_id,
             clients=facts.attached,

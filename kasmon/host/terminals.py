@@ -16,15 +16,18 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Final
 
 from kasmon import __version__
+from kasmon.backends.surroundings import decoded
 from kasmon.backends.tmux import TmuxBackend
 from kasmon.boot import boot
 from kasmon.config import Config, in_force
 from kasmon.errors import KasmonError, RefusedError, SessionNotFoundError, TmuxError
+from kasmon.host import handed, own_log
 from kasmon.host.alive import HostLock, started_at
 from kasmon.host.book import wanted
+from kasmon.host.connection import Connection
 from kasmon.host.idle import IDLE_S, LOOKS, Idleness
 from kasmon.host.life import write_off
-from kasmon.host.server import Connection, HostServer
+from kasmon.host.server import HostServer
 from kasmon.host.takeover import Estate, Fate, fate, strays, survey
 from kasmon.host.tenant import Tenant
 from kasmon.host.wire import (
@@ -203,8 +206,8 @@ class Terminals:
         match frame:
             case Do(wish=wish):
                 return Done(n=frame.n, receipt=await tenant.do(wish))
-            case Start():
-                await tenant.start()
+            case Start(variables=variables):
+                await tenant.start(decoded(variables))
             case Forget():
                 await tenant.forget()
                 self._tenants.pop(frame.session, None)
@@ -246,7 +249,8 @@ class Terminals:
 def main(argv: Sequence[str] = ()) -> int:
     """Be the shared tmux host until told to end; 0 at once if there is one already."""
     os.umask(0o077)
-    logging.basicConfig(format="%(asctime)s %(levelname)s %(message)s")
+    own_log.keep()
+    handed.take()
     here = places()
     here.make()
     lock = HostLock(here.tmux_host_lock)

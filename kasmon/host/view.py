@@ -5,8 +5,8 @@ import math
 from typing import Final, Literal
 
 from kasmon.host.camera import Camera
+from kasmon.host.connection import Connection
 from kasmon.host.history import History
-from kasmon.host.server import Connection
 from kasmon.host.wire import Cursor, Gone, Modes, Rows
 from kasmon.model.permission import SessionId
 from kasmon.tmux.facts import ScreenFacts

@@ -20,7 +20,7 @@ from kasmon.errors import (
     SessionEndedError,
     TimedOutError,
 )
-from kasmon.host import spawn
+from kasmon.host import own_log, spawn
 from kasmon.host.alive import HostLock
 from kasmon.host.client import HostLink, link
 from kasmon.host.wire import VERSION, Hello
@@ -278,7 +278,7 @@ async def test_without_file_handles_it_is_said_so(house: House, mode: Mode) -> N
 def test_a_host_gets_our_places_and_not_where_its_starter_runs(house: House) -> None:
     given = {"PATH": "/bin", "KASMON_SESSION": "x", "KASMOS_TASK": "1", "TMUX": "/t,1,0", "KASMON_TMUX": "/opt/tmux"}
 
-    passed = spawn.surroundings(house.places, given | {"XDG_STATE_HOME": "/elsewhere"})
+    passed, _ = spawn.surroundings(house.places, given | {"XDG_STATE_HOME": "/elsewhere"})
 
     assert {"PATH": "/bin", "KASMON_TMUX": "/opt/tmux"} | house.places.environment_variables() == passed
 
@@ -286,7 +286,7 @@ def test_a_host_gets_our_places_and_not_where_its_starter_runs(house: House) -> 
 def test_a_hosts_own_log_is_private_and_does_not_grow_without_end(house: House) -> None:
     house.wants()
     log = house.places.host_log(ME)
-    log.write_bytes(b"x" * (spawn.LOG_BYTES + 1))
+    log.write_bytes(b"x" * (own_log.LOG_BYTES + 1))
     process = spawn.spawn(house.places, ME)
     until(lambda: house.places.socket(ME).exists())
     process.kill()

@@ -25,10 +25,11 @@ from kasmon.errors import (
     UsageError,
 )
 from kasmon.host import server
+from kasmon.host.codec import FRAME_BYTES, Unpacker, from_client, from_host, pack
+from kasmon.host.connection import Connection
 from kasmon.host.link import HostLink
-from kasmon.host.server import Connection, HostServer
+from kasmon.host.server import HostServer
 from kasmon.host.wire import (
-    FRAME_BYTES,
     VERSION,
     Do,
     Done,
@@ -42,12 +43,8 @@ from kasmon.host.wire import (
     Paste,
     Quit,
     Text,
-    Unpacker,
     Welcome,
     Written,
-    from_client,
-    from_host,
-    pack,
 )
 from kasmon.model import command
 from kasmon.model.permission import Decision, RequestId

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from kasmon.host.codec import Unpacker, from_host, pack
 from kasmon.host.wire import (
     Blur,
     Cursor,
@@ -21,11 +22,8 @@ from kasmon.host.wire import (
     Paste,
     Rows,
     Scroll,
-    Unpacker,
     Unwatch,
     Watch,
-    from_host,
-    pack,
 )
 from tests.host.inn import Inn, Screen, python, sh
 from tests.waiting import auntil
