@@ -1,30 +1,72 @@
-"""The environment of a structured agent: what every agent gets, what is its own, and where it stands in kasmon."""
+"""The environment of an agent: what every agent gets, what is its own, where it stands in kasmon; what of it is secret.
+
+It is the same in a terminal and by protocol. What an agent has of its own follows from the program that it is: no agent
+gets another's keys.
+"""
 
 import os
+import re
 from collections.abc import Mapping, Sequence
+from pathlib import PurePath
 from typing import Final
 
 import msgspec
 
+from kasmon.clean import KNOWN_LENGTH
 from kasmon.launch import base_environment
 from kasmon.model.command import Launch
 from kasmon.model.permission import SessionId
 from kasmon.model.task import environment
 from kasmon.paths import Places, places
 
+PROVIDERS: Final = (
+    "ANTHROPIC_", "CEREBRAS_", "DEEPSEEK_", "FIREWORKS_", "GEMINI_", "GOOGLE_", "GROQ_", "MISTRAL_", "MOONSHOT_",
+    "OPENAI_", "OPENROUTER_", "TOGETHER_", "XAI_", "ZAI_",
+)  # fmt: skip
+"""How the variables of model providers begin, for an agent that takes any of them."""
+OWN: Final[Mapping[str, tuple[str, ...]]] = {
+    "amp": ("AMP_",),
+    "claude": (
+        "ANTHROPIC_", "API_TIMEOUT_MS", "AWS_", "BASH_DEFAULT_TIMEOUT_MS", "BASH_MAX_", "CLAUDE_", "CLOUD_ML_REGION",
+        "DISABLE_", "ENABLE_TOOL_SEARCH", "FALLBACK_FOR_ALL_PRIMARY_MODELS", "GOOGLE_APPLICATION_CREDENTIALS",
+        "GOOGLE_CLOUD_", "IS_SANDBOX", "MAX_MCP_OUTPUT_TOKENS", "MAX_STRUCTURED_OUTPUT_RETRIES", "MAX_THINKING_TOKENS",
+        "MCP_", "OTEL_", "SLASH_COMMAND_TOOL_CHAR_BUDGET", "TASK_MAX_OUTPUT_LENGTH", "USE_BUILTIN_RIPGREP",
+        "VERTEX_REGION_",
+    ),
+    "codex": ("CODEX_", "OPENAI_"),
+    "gemini": ("GEMINI_", "GOOGLE_"),
+    "opencode": ("OPENCODE_", *PROVIDERS),
+}  # fmt: skip
+"""How the names of an agent's own variables begin, by its program; those of Claude Code are the ones it documents."""
+ALIASES: Final = {"claude-code": "claude", "gemini-cli": "gemini", "opencode-ai": "opencode"}
+RUNNERS: Final = frozenset({"bun", "bunx", "env", "node", "npx"})
 NESTED: Final = frozenset(
     {
         "CLAUDECODE",
         "CLAUDE_CODE_ENTRYPOINT",
         "CLAUDE_CODE_SSE_PORT",
         "CLAUDE_AGENT_SDK_VERSION",
+        "CODEX_PERMISSION_PROFILE",
         "CODEX_SANDBOX",
         "CODEX_SANDBOX_NETWORK_DISABLED",
+        "CODEX_SESSION_ID",
+        "CODEX_THREAD_ID",
+        "CODEX_TOOL_CALL_ID",
+        "CODEX_VERSION",
         "GEMINI_CLI",
         "OPENCODE",
     }
 )
 """What an agent tells the programs that it starts. kasmon may be one of them; its own agents are not."""
+
+_SECRET_NAME: Final = re.compile(
+    r"(?!.*_(?:COUNT|DIR|FILE|LIMIT|MS|PATH|TTL|TYPE)$)"
+    r".*(?:API_?KEY|ACCESS_?KEY|PRIVATE_?KEY|TOKEN(?!S|IZ)|SECRET|PASSW(?:OR)?D|PASSPHRASE|CREDENTIAL|COOKIE|BEARER|JWT"
+    r"|KEYS?$|PASS$|(?:^|_)(?:PAT|DSN|CREDS|HEADERS)$|_(?:AUTH|PWD)$)",
+    re.IGNORECASE,
+)
+_IN_ADDRESS: Final = re.compile(r"\b[A-Za-z][A-Za-z0-9+.-]*://[^\s/?#@:]*:([^\s/?#@]+)@")
+_IN_HEADER: Final = re.compile(r"[:=][ \t]*(?:(?:[Bb]earer|[Bb]asic|[Tt]oken)[ \t]+)?([^\s,;]+)")
 
 
 class Surroundings(msgspec.Struct, frozen=True):
@@ -42,20 +84,62 @@ def surroundings(launch: Launch, own: Sequence[str], variables: Mapping[str, str
             of other agents do not.
         variables: what our own process has; default `os.environ`.
     """
-    here = dict(os.environ if variables is None else variables)
-    taken = {name: value for name, value in here.items() if name.startswith(tuple(own)) and name not in NESTED}
+    passed = inherited(own, os.environ if variables is None else variables)
     own_given = given(places(), launch.session)
     return Surroundings(
-        variables=base_environment(here) | taken | own_given | environment(launch),
-        secrets=tuple(value for value in (*taken.values(), *own_given.values()) if len(value) >= 8),
+        variables=passed | own_given | environment(launch),
+        secrets=(*secret_values(passed), *(value for value in own_given.values() if len(value) >= KNOWN_LENGTH)),
     )
+
+
+def inherited(own: Sequence[str], variables: Mapping[str, str]) -> dict[str, str]:
+    """What of *variables* passes to an agent whose own ones begin with *own*: those, and what every agent gets."""
+    return base_environment(dict(variables)) | taken(own, variables)
+
+
+def taken(own: Sequence[str], variables: Mapping[str, str]) -> dict[str, str]:
+    """What of *variables* is an agent's whose own ones begin with *own*."""
+    return {name: value for name, value in variables.items() if name.startswith(tuple(own)) and name not in NESTED}
+
+
+def own_prefixes(argv: Sequence[str]) -> tuple[str, ...]:
+    """How the variables begin that the agent run by *argv* has of its own; nothing for a program that nobody knows."""
+    words = [PurePath(word).name for word in argv if not word.startswith("-") and "=" not in word]
+    names = [word.removesuffix(".exe").removesuffix(".js").lower() for word in words]
+    if names and names[0] in RUNNERS:
+        names = names[1:]
+    return OWN.get(ALIASES.get(names[0], names[0]), ()) if names else ()
+
+
+def secret_values(variables: Mapping[str, str]) -> tuple[str, ...]:
+    """What nobody may see of *variables*: values that are secret by their name, and the password in an address.
+
+    Of headers, such as `Authorization: Bearer ...`, it is the whole and each value alone.
+    """
+    secrets: list[str] = []
+    for name, value in variables.items():
+        if _SECRET_NAME.match(name):
+            secrets.append(value)
+            secrets += _IN_HEADER.findall(value) if name.upper().endswith("HEADERS") else ()
+        elif "://" in value:
+            secrets += _IN_ADDRESS.findall(value)
+    return tuple(dict.fromkeys(secret for secret in secrets if len(secret) >= KNOWN_LENGTH))
 
 
 def given(where: Places, session: SessionId) -> dict[str, str]:
     """The variables that *session* was given, from its 0600 file."""
     try:
-        entries = where.environment(session).read_bytes().split(b"\0")
+        return decoded(where.environment(session).read_bytes())
     except FileNotFoundError:
         return {}
-    pairs = (entry.decode("utf-8", "surrogateescape").partition("=") for entry in entries if entry)
-    return {name: value for name, _, value in pairs if name}
+
+
+def encoded(variables: Mapping[str, str]) -> bytes:
+    """*variables* as they stand in a file: `NAME=value`, each ended by a NUL."""
+    return b"".join(f"{name}={value}\0".encode("utf-8", "surrogateescape") for name, value in variables.items())
+
+
+def decoded(content: bytes) -> dict[str, str]:
+    """The variables in *content*, which `encoded` made."""
+    entries = (entry.decode("utf-8", "surrogateescape").partition("=") for entry in content.split(b"\0") if entry)
+    return {name: value for name, _, value in entries if name}

@@ -2,9 +2,11 @@
 
 import asyncio
 import contextlib
+import os
 import time
 from typing import Final
 
+from kasmon.backends.surroundings import encoded, inherited, own_prefixes
 from kasmon.config import in_force
 from kasmon.errors import (
     HostUnreachableError,
@@ -65,7 +67,8 @@ async def _start(places: Places, launch: Launch, facts: Facts, again: bool) -> N
         host = await link(places, launch.session, launch.mode, start=again)
         try:
             if launch.mode is Mode.TMUX:
-                await host.ask(Start(n=0, session=launch.session), START_S)
+                passed = inherited(own_prefixes(launch.argv), os.environ)
+                await host.ask(Start(n=0, session=launch.session, variables=encoded(passed)), START_S)
         finally:
             await host.aclose()
     except (SessionEndedError, HostUnreachableError) as error:  # it may be over already: the log knows

@@ -11,6 +11,7 @@ from typing import Final
 
 import msgspec
 
+from kasmon.backends.surroundings import encoded, inherited, own_prefixes, secret_values
 from kasmon.config import Config, Resolved, resolve
 from kasmon.errors import SessionEndedError, SessionNotFoundError, UnableError, UnavailableError, UsageError
 from kasmon.host.hiding import Hiding
@@ -19,7 +20,7 @@ from kasmon.model.event import SessionCreated
 from kasmon.model.permission import SessionId
 from kasmon.model.state import ALIVE
 from kasmon.paths import Places, write_private
-from kasmon.supervisor.environment import encoded, own_variables
+from kasmon.supervisor.environment import own_variables
 from kasmon.supervisor.look import look_once
 from kasmon.supervisor.names import announce, proper
 
@@ -104,7 +105,7 @@ def prepare(
     try:
         places.make()
         launch = msgspec.structs.replace(launch, session=claim(places))
-        _furnish(places, launch, own)
+        _furnish(places, launch, own, variables)
     except OSError as error:
         raise UnavailableError(f"cannot write into {str(places.state)!r}: {error.strerror or error}.") from error
     return launch
@@ -121,12 +122,13 @@ def claim(places: Places) -> SessionId:
             return session
 
 
-def _furnish(places: Places, launch: Launch, own: Mapping[str, str]) -> None:
+def _furnish(places: Places, launch: Launch, own: Mapping[str, str], variables: Mapping[str, str]) -> None:
     """Fill the session's folder and tell the fleet; or leave no folder."""
     try:
         write_private(places.environment(launch.session), encoded(own))
         write_private(places.launch(launch.session), msgspec.json.encode(launch))
-        told = Hiding(own.values()).fact(launch)
+        passed = inherited(own_prefixes(launch.argv), variables)
+        told = Hiding((*own.values(), *secret_values(passed))).fact(launch)
         announce(places, SessionCreated(at=launch.created_at, launch=told, machine=socket.gethostname()))
     except BaseException:
         shutil.rmtree(places.folder(launch.session), ignore_errors=True)

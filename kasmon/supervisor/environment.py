@@ -1,6 +1,6 @@
 """A session's own variables: those of its profile and those that its creator named; kept in a 0600 file of its folder.
 
-What every agent gets besides stands in two other places: `kasmon.launch.base_environment` says what of the surroundings
+What an agent gets besides stands elsewhere: `kasmon.backends.surroundings` says what of its starter's environment
 passes (no variable of kasmon, tmux or another agent does), and `kasmon.model.task.environment` tells it its place.
 """
 
@@ -35,8 +35,3 @@ def own_variables(profile: Mapping[str, str], named: Iterable[str], caller: Mapp
         if "\0" in value:
             raise UsageError(f"the value of {name!r} holds a NUL character.")
     return own
-
-
-def encoded(variables: Mapping[str, str]) -> bytes:
-    """*variables* as they stand in the file: `NAME=value`, each ended by a NUL."""
-    return b"".join(f"{name}={value}\0".encode("utf-8", "surrogateescape") for name, value in variables.items())

@@ -4,9 +4,10 @@ from typing import Any
 
 import pytest
 
+from kasmon.backends.surroundings import encoded
 from kasmon.errors import UsageError
 from kasmon.model.task import Peers, environment, peers
-from kasmon.supervisor.environment import encoded, own_variables
+from kasmon.supervisor.environment import own_variables
 from tests.supervisor.house import launch
 
 PLACED: Any = {"task": 3, "wave": 2, "peers": 4, "plan": "auth"}

@@ -2,6 +2,7 @@
 
 import asyncio
 import time
+from collections.abc import Mapping
 
 from kasmon.backends.base import Abilities
 from kasmon.backends.tmux.agent import TmuxAgent
@@ -48,8 +49,11 @@ class TmuxBackend:
             self._line = Line(Server(self.places.tmux_socket, history_lines=self._settings.history_limit))
         return self._line
 
-    async def open(self, launch: Launch, /) -> TmuxAgent:
+    async def open(self, launch: Launch, /, variables: Mapping[str, str] | None = None) -> TmuxAgent:
         """Start the agent that *launch* describes in the background, and our tmux server if it does not run.
+
+        *variables* are those of whoever wants it: what every agent gets of them and what is its own passes to it. None,
+        or none at all, are this process's.
 
         A session that had a pane gets it again, otherwise a window beside `launch.parent`'s, otherwise a tmux session
         of its own. The agent is not ready yet: it says so among its events.
@@ -65,7 +69,7 @@ class TmuxBackend:
         had = panes.get(launch.session)
         if had is not None and not had.is_dead:
             raise RefusedError(f"session {launch.session!r} runs already.", hint="Stop it first, or restart it.")
-        made = await asyncio.to_thread(spawn, self.line.server, self.places, launch, panes)
+        made = await asyncio.to_thread(spawn, self.line.server, self.places, launch, panes, variables)
         hearing = Hearing(asyncio.get_running_loop().time())
         agent = TmuxAgent(launch, self.line, made.pane, made.process, hearing)
         agent.say(agent.started(launch.generation))

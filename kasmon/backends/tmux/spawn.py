@@ -8,7 +8,7 @@ from typing import Final
 
 import msgspec
 
-from kasmon.backends.surroundings import given
+from kasmon.backends.surroundings import given, own_prefixes, taken
 from kasmon.clean import clean_line
 from kasmon.errors import LaunchError, TmuxCommandError
 from kasmon.model.command import Launch
@@ -34,11 +34,18 @@ class Spawned(msgspec.Struct, frozen=True):
     """What the pane will announce."""
 
 
-def spawn(server: Server, places: Places, launch: Launch, panes: Mapping[str, PaneFacts]) -> Spawned:
+def spawn(
+    server: Server,
+    places: Places,
+    launch: Launch,
+    panes: Mapping[str, PaneFacts],
+    around: Mapping[str, str] | None = None,
+) -> Spawned:
     """Start *launch* in the background: in the pane it had, beside its parent, or in a tmux session of its own.
 
     Args:
         panes: those that there are, by session id.
+        around: the variables of whoever wants it; by default, and where there are none, those of this process.
 
     Raises:
         LaunchError: if it names no program, or its folder cannot take what it needs.
@@ -47,7 +54,7 @@ def spawn(server: Server, places: Places, launch: Launch, panes: Mapping[str, Pa
     if not launch.argv:
         raise LaunchError(f"session {launch.name!r} names no program to run.")
     nonce = fresh_nonce()
-    argv = _written(server, places, launch, nonce)
+    argv = _written(server, places, launch, nonce, around or os.environ)
     had, parent = panes.get(launch.session), panes.get(launch.parent or "")
     if had is not None:
         pane = server.respawn(had.pane_id, argv)
@@ -64,25 +71,21 @@ def swept(places: Places, launch: Launch) -> None:
         (places.folder(launch.session) / name).unlink(missing_ok=True)
 
 
-def variables(places: Places, launch: Launch) -> dict[str, str]:
-    """What the agent's environment has beyond the usual: its own variables, and where it stands in kasmon."""
-    return given(places, launch.session) | environment(launch)
-
-
-def _written(server: Server, places: Places, launch: Launch, nonce: str) -> list[str]:
+def _written(server: Server, places: Places, launch: Launch, nonce: str, around: Mapping[str, str]) -> list[str]:
     """What the pane has to run, its files in place."""
     folder = places.folder(launch.session)
     spec = LaunchSpec(
         argv=launch.argv,
         workdir=Path(launch.workdir),
-        base=os.environ,
+        base=around,
         env_file=folder / VARIABLES,
         nonce=nonce,
         program=server.program,
         socket=server.socket,
     )
     try:
-        write_environment(folder / VARIABLES, variables(places, launch))
+        own = taken(own_prefixes(launch.argv), around) | given(places, launch.session) | environment(launch)
+        write_environment(folder / VARIABLES, own)
         write_spec(folder / SPEC, spec)
     except (OSError, ValueError) as error:
         raise LaunchError(f"session {launch.name!r} cannot be started: {error}.") from error
