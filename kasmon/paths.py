@@ -125,6 +125,10 @@ class Places:
         """The socket of a structured session's host."""
         return self.runtime / f"{session}.sock"
 
+    def waiting(self, session: str) -> Path:
+        """The words of the prompts that wait for a session and hold a secret, 0600; there only while there are any."""
+        return self.runtime / f"{session}.waiting"
+
     def make(self) -> None:
         """Create the state and runtime folders, 0700.
 

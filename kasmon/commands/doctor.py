@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
+from kasmon.backends.surroundings import secret_values
 from kasmon.clean import redact
 from kasmon.commands.checks import Check, checks
 from kasmon.commands.objects import answer
@@ -59,6 +60,7 @@ def report_text(where: Places, found: Sequence[Check]) -> str:
     try:
         config = load(where)
         known = [value for profile in config.agents.values() for value in profile.env.values()]
+        known += secret_values(os.environ)
         told = [f"{key} = {value!r}" for key, value in settings(config).items() if not key.endswith(".env")]
     except KasmonError as error:
         known, told = [], [str(error)]

@@ -59,11 +59,15 @@ def guarded(call: Callable[[], int | None], *, wants_json: bool) -> int:
         place = f" {str(error.filename)!r}" if error.filename else ""
         return _complain(KasmonError(f"the system refused{place}: {error.strerror or error}."), wants_json)
     except Exception as error:  # noqa: BLE001 - a bug of ours: it may hold foreign text, so Python must not print it
+        from kasmon.backends.surroundings import secret_values
+        from kasmon.host.own_log import hidden, learn
+
+        learn(secret_values(os.environ))
         if os.environ.get("KASMON_DEV") == "1":
             import traceback
 
-            print(clean_block(traceback.format_exc()), file=sys.stderr)
-        text = f"kasmon made a mistake: {type(error).__name__}: {error}."
+            print(clean_block(hidden(traceback.format_exc())), file=sys.stderr)
+        text = f"kasmon made a mistake: {type(error).__name__}: {hidden(str(error))}."
         return _complain(KasmonError(text, hint="With KASMON_DEV=1 it says where."), wants_json)
     return code or 0
 

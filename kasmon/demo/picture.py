@@ -1,8 +1,14 @@
 """The dashboard's picture of this moment, without a terminal."""
 
 import asyncio
+import os
+from html import escape
 from typing import Final
 
+from kasmon.backends.surroundings import secret_values
+from kasmon.host.hiding import Hiding
+from kasmon.host.secret import secrets_in, secrets_of
+from kasmon.model.fleet import Fleet
 from kasmon.paths import Places
 from kasmon.tui.app import Kasmon
 from kasmon.tui.live import LiveWorld
@@ -16,7 +22,10 @@ CALM_LOOKS: Final = 6
 
 
 def picture(places: Places) -> str:
-    """The dashboard over *places* as SVG, once its list and its preview stand still, after five seconds at most."""
+    """The dashboard over *places* as SVG, once its list and its preview stand still, after five seconds at most.
+
+    No secret of a session is on it, nor of ours: a picture is shown around, and a terminal shows what it likes.
+    """
     return asyncio.run(_picture(places))
 
 
@@ -34,4 +43,11 @@ async def _picture(places: Places) -> str:
             if same == CALM_LOOKS:
                 break
     world.close()
-    return before
+    own = await asyncio.to_thread(_secrets, places, app.fleet)
+    return Hiding((*own, *(escape(value).replace(" ", "&#160;") for value in own))).line(before)
+
+
+def _secrets(places: Places, fleet: Fleet) -> set[str]:
+    given = {value for session in fleet.sessions for value in secrets_of(places, session.id)}
+    running = (session.pid for session in fleet.sessions if session.exists and session.pid is not None)
+    return given | {value for pid in running for value in secrets_in(pid)} | set(secret_values(os.environ))

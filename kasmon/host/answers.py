@@ -5,7 +5,9 @@ import contextlib
 import os
 from typing import Final
 
-from kasmon.errors import KasmonError, RefusedError, RequestClosedError, StaleRequestError
+import msgspec
+
+from kasmon.errors import KasmonError, RefusedError, RequestClosedError, StaleRequestError, UsageError
 from kasmon.host.asks import Taken
 from kasmon.host.kin import is_agents_own
 from kasmon.host.peer import seat
@@ -13,6 +15,7 @@ from kasmon.host.pen import Pen
 from kasmon.host.policy import STANDING
 from kasmon.host.structured import Structured
 from kasmon.model.command import Answer
+from kasmon.model.permission import Request
 
 WRITTEN_S: Final = 2.0
 """How long an answer to a client waits for the log. A full disk does not take live control away: it goes on then."""
@@ -45,7 +48,8 @@ class Answers:
 
     async def _taken(self, answer: Answer, who: str) -> Taken | None:
         asks, policy = self._agent.asks, self._agent.policy
-        request = asks.checked(answer).request
+        request, asked = asks.checked(answer)
+        answer = self._whole(answer, asked)
         if answer.decision not in STANDING:
             return asks.take(answer, who=who)
         rule = await asyncio.to_thread(policy.remember, request, answer)
@@ -56,6 +60,22 @@ class Answers:
                 with contextlib.suppress(KasmonError):
                     await asyncio.to_thread(policy.forget, rule)
             raise
+
+    def _whole(self, answer: Answer, asked: Request) -> Answer:
+        """*answer* with the secrets back in its edited input: whoever edited it saw only where they stand.
+
+        Raises:
+            UsageError: if it cannot be told what belongs into a hidden part; nothing was sent then.
+        """
+        if answer.input is None:
+            return answer
+        try:
+            return msgspec.structs.replace(answer, input=self._pen.book.hiding.restored(answer.input, asked.input))
+        except ValueError as error:
+            raise UsageError(
+                f"the edited input of {answer.request!r} cannot be sent: {error}.",
+                hint="Leave each ⟨hidden: …⟩ as it is, or take it out.",
+            ) from error
 
     async def _tell(self, answer: Answer, taken: Taken) -> None:
         try:

@@ -62,6 +62,12 @@ class Asks:
             still_open = {ask.id for ask in self._pen.session.asks}
             self._asked = {ours: asked for ours, asked in self._asked.items() if ours in still_open}
 
+    def void(self, why: str, at: float) -> None:
+        """Nobody waits for an answer any more, whether the agent's backend said so or not."""
+        for request in self._pen.session.asks:
+            self._pen.note(RequestWithdrawn(at=at, request=request.id, why=why))
+        self.forget_closed()
+
     def checked(self, answer: Answer) -> Open:
         """The open request that *answer* may answer.
 

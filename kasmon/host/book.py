@@ -3,14 +3,17 @@
 import threading
 import time
 from collections import deque
+from collections.abc import Iterable
 
 import msgspec
 
 from kasmon import __version__
-from kasmon.errors import LaunchError, LogMissingError
+from kasmon.errors import LaunchError, LogMissingError, UsageError
+from kasmon.host import own_log
 from kasmon.host.blob import fitted
 from kasmon.host.hiding import Hiding
-from kasmon.host.policy import secrets_of
+from kasmon.host.secret import secrets_of
+from kasmon.host.waiting import FORGOTTEN, Waiting, has_mark
 from kasmon.model.command import Launch, ReceiptId, ReceiptState
 from kasmon.model.event import Event, Opened, ReceiptMoved, TurnStarted
 from kasmon.model.permission import SessionId
@@ -32,7 +35,8 @@ class Book:
     order, and the next `append` or `flush` tries again.
     """
 
-    def __init__(self, places: Places, session: SessionId) -> None:
+    def __init__(self, places: Places, session: SessionId, secrets: Iterable[str] = ()) -> None:
+        """*secrets*: what must not be written beside the values of the session's own variables."""
         self.places = places
         self.trouble = ""
         """Why the log cannot be written at the moment; empty while it can."""
@@ -45,7 +49,10 @@ class Book:
         """What the agent was last prompted with by somebody, by which its conversation is known."""
         self._log = EventLog(places.log(session))
         self._blobs = places.blobs(session)
-        self._hiding = Hiding(secrets_of(places, session))
+        self.hiding = Hiding()
+        """What no line of the log may show."""
+        self.learn((*secrets, *secrets_of(places, session, _argv(places, session))))
+        self._waiting = Waiting(places, session)
         self._unwritten: deque[tuple[Event, bool]] = deque()
         self._writing = threading.Lock()
         self.session = begun(places, session)
@@ -56,6 +63,7 @@ class Book:
             pass
         if self._log.size() == 0:
             self.append(Opened(at=time.time(), session=session, kasmon=__version__))
+        self._recall()
 
     @property
     def unwritten(self) -> int:
@@ -91,7 +99,10 @@ class Book:
             while self._unwritten:
                 event, durable = self._unwritten[0]
                 try:
-                    self._log.append(fitted(self._hiding.fact(event), self._blobs), durable=durable)
+                    hidden = self.hiding.fact(event)
+                    self._waiting.before(event, hidden)
+                    self._log.append(fitted(hidden, self._blobs), durable=durable)
+                    self._waiting.after(event)
                 except OSError as error:
                     self.trouble = error.strerror or str(error)
                     return False
@@ -99,6 +110,37 @@ class Book:
                 self.written += 1
             self.trouble = ""
             return True
+
+    def learn(self, secrets: Iterable[str]) -> None:
+        """Write none of *secrets* from now on, neither here nor into this process's own log."""
+        secrets = tuple(secrets)
+        self.hiding.learn(secrets)
+        own_log.learn(secrets)
+
+    def restored(self, receipt: ReceiptId, text: str) -> str:
+        """*text*, made of what the log has of a prompt that waits, with its secrets back in their places.
+
+        Raises:
+            UsageError: if some of what is hidden in it was changed.
+        """
+        try:
+            return self.hiding.restored(text, self.prompts[receipt].prompt)
+        except ValueError as error:
+            hint = "Leave each ⟨hidden: …⟩ as it is and where it is, or write the whole prompt anew."
+            raise UsageError(f"the prompt {receipt!r} cannot be changed like this: {error}.", hint=hint) from error
+
+    def _recall(self) -> None:
+        """Put the words back into prompts that wait; what nobody knows the words of is refused."""
+        for receipt in self.session.receipts:
+            fact = self.prompts.get(receipt.id)
+            if receipt.state is not ReceiptState.QUEUED or fact is None or not has_mark(fact.prompt):
+                continue
+            words = self._waiting[receipt.id]
+            if words is not None:
+                self.prompts[receipt.id] = msgspec.structs.replace(fact, prompt=words)
+                continue
+            refused = msgspec.structs.replace(receipt, state=ReceiptState.REFUSED, reason=FORGOTTEN, at=time.time())
+            self.append(ReceiptMoved(at=refused.at, receipt=refused))
 
     def _fold(self, event: Event) -> None:
         self.session = apply(self.session, event)
@@ -109,6 +151,13 @@ class Book:
                 self.prompts[event.receipt.id] = event
             if event.receipt.state is not ReceiptState.QUEUED:
                 self.prompts.pop(event.receipt.id, None)
+
+
+def _argv(places: Places, session: SessionId) -> tuple[str, ...]:
+    try:
+        return wanted(places, session).argv
+    except LaunchError:
+        return ()
 
 
 def begun(places: Places, session: SessionId) -> Session:

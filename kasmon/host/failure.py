@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator
 
 from kasmon.errors import KasmonError
+from kasmon.host.own_log import hidden
 from kasmon.host.wire import Failed
 
 CARRIED = (str, int, float, bool, type(None))
@@ -10,9 +11,9 @@ CARRIED = (str, int, float, bool, type(None))
 
 
 def failed(n: int, error: KasmonError) -> Failed:
-    """*error* as the answer to frame *n*."""
+    """*error* as the answer to frame *n*, without the secrets that this host knows."""
     fields = {
-        name: value
+        name: hidden(value) if isinstance(value, str) else value
         for name, value in vars(error).items()
         if name not in ("message", "hint") and (isinstance(value, CARRIED) or _is_words(value))
     }
@@ -20,8 +21,8 @@ def failed(n: int, error: KasmonError) -> Failed:
         n=n,
         error=error.code,
         exit_code=error.exit_code,
-        message=error.message,
-        hint=error.hint,
+        message=hidden(error.message),
+        hint=hidden(error.hint),
         kind=type(error).__name__,
         fields=fields,
     )

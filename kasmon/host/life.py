@@ -4,17 +4,20 @@ import asyncio
 import contextlib
 import os
 import time
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 import msgspec
 
 from kasmon.backends.base import Chunk
+from kasmon.backends.surroundings import secret_values
 from kasmon.backends.tmux import TmuxAgent, TmuxBackend
 from kasmon.boot import boot
 from kasmon.errors import KasmonError, RefusedError, SessionEndedError
 from kasmon.host.alive import HostLock, is_running, started_at
 from kasmon.host.book import Book, wanted
 from kasmon.host.pen import Pen
+from kasmon.host.secret import secrets_in
 from kasmon.host.typed import TypedPrompts
 from kasmon.model.command import Launch, Prompt, Receipt, Requeue, Wish
 from kasmon.model.event import Event, LineFound, LineLost, SessionEnded, SessionStarted, SignalSeen
@@ -44,19 +47,23 @@ class Life:
         self._hearing = asyncio.create_task(self._hear())
 
     @classmethod
-    async def start(cls, places: Places, backend: TmuxBackend, session: SessionId) -> "Life":
+    async def start(
+        cls, places: Places, backend: TmuxBackend, session: SessionId, variables: Mapping[str, str]
+    ) -> "Life":
         """Start the agent as the session's `launch.json` says; its start stands in the log when this returns.
+
+        *variables*: of whoever wants it, see `TmuxBackend.open`.
 
         Raises:
             RefusedError: if another host has the session, or its agent runs.
             LaunchError, TmuxError: if it cannot be started; the log says so too.
         """
         launch = await asyncio.to_thread(wanted, places, session)
-        lock, pen = await _opened(places, session)
+        lock, pen = await _opened(places, session, secret_values(variables))
         generation = max(launch.generation, pen.session.generation + 1)
         is_first = not pen.session.generation and not pen.session.receipts_counted
         try:
-            agent = await backend.open(msgspec.structs.replace(launch, generation=generation))
+            agent = await backend.open(msgspec.structs.replace(launch, generation=generation), variables)
         except BaseException as error:
             if isinstance(error, KasmonError) and not isinstance(error, RefusedError):
                 pen.note(SessionEnded(at=time.time(), why=str(error)))
@@ -76,7 +83,7 @@ class Life:
         Raises:
             RefusedError: if another host has the session.
         """
-        lock, pen = await _opened(places, launch.session)
+        lock, pen = await _opened(places, launch.session, await asyncio.to_thread(secrets_in, facts.pid))
         now = pen.session
         agent = await backend.found(launch, facts, now.signals)
         life = cls(launch, lock, pen, agent)
@@ -167,8 +174,8 @@ async def write_off(places: Places, session: SessionId, event: Event) -> None:
         await _closed(lock, pen, WRITTEN_S)
 
 
-async def _opened(places: Places, session: SessionId) -> tuple[HostLock, Pen]:
-    """The session's lock, taken, and its pen.
+async def _opened(places: Places, session: SessionId, secrets: Sequence[str] = ()) -> tuple[HostLock, Pen]:
+    """The session's lock, taken, and its pen, which writes none of *secrets*.
 
     Raises:
         RefusedError: if another host has the lock.
@@ -177,7 +184,7 @@ async def _opened(places: Places, session: SessionId) -> tuple[HostLock, Pen]:
     if not await asyncio.to_thread(lock.take):
         raise RefusedError(f"session {session!r} has a host already.")
     try:
-        return lock, Pen(await asyncio.to_thread(Book, places, session))
+        return lock, Pen(await asyncio.to_thread(Book, places, session, secrets))
     except BaseException:
         lock.let_go()
         raise

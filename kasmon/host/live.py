@@ -4,7 +4,8 @@ import asyncio
 from collections.abc import Callable
 
 from kasmon.backends.base import Chunk
-from kasmon.host.server import Connection
+from kasmon.host.connection import Connection
+from kasmon.host.hiding import Hiding
 from kasmon.host.wire import Gone, Written
 from kasmon.model.event import Event, MessageSaid, SessionStarted, ThoughtSaid, TurnEnded, TurnStarted
 from kasmon.model.permission import SessionId
@@ -16,8 +17,10 @@ RATE_HZ = 30.0
 class Live:
     """The text and the thought that are being written, and who watches them grow."""
 
-    def __init__(self, session: SessionId) -> None:
+    def __init__(self, session: SessionId, hiding: Hiding | None = None) -> None:
+        """*hiding*: what nobody is to see of it, not even for a moment."""
         self._session = session
+        self._hiding = hiding or Hiding()
         self._text = {False: "", True: ""}
         self._watchers: dict[Connection, _Watcher] = {}
 
@@ -61,7 +64,8 @@ class Live:
             watcher.show(thinking, lambda: self._written(thinking))
 
     def _written(self, thinking: bool) -> Written:
-        return Written(session=self._session, text=self._text[thinking], thinking=thinking)
+        text = self._hiding.unfinished(self._text[thinking])
+        return Written(session=self._session, text=text, thinking=thinking)
 
 
 class _Watcher:

@@ -9,6 +9,7 @@ import msgspec
 
 from kasmon.clean import has_hidden, redact
 from kasmon.errors import ConfigError, KasmonError, UnableError
+from kasmon.host.secret import secrets_of
 from kasmon.model.command import Answer, Launch
 from kasmon.model.permission import AskKind, Decision, Request
 from kasmon.model.rule import Effect, Rule, Where, decide, drawn, words
@@ -40,7 +41,7 @@ class Policy:
         """Read the rules and the session's secrets; rules that cannot be read answer nothing."""
         project = project_of(self._launch.workdir)
         self.where = Where(self._launch.session, self._launch.plan, project, self._launch.workdir)
-        self._secrets = secrets_of(self._places, self._launch.session)
+        self._secrets = secrets_of(self._places, self._launch.session, self._launch.argv)
         try:
             self._rules, self.trouble = self._book.read(), ""
         except ConfigError as error:
@@ -121,13 +122,3 @@ def project_of(workdir: str) -> str:
         return str(next((folder for folder in (here, *here.parents) if (folder / ".git").exists()), here))
     except (OSError, ValueError, RuntimeError):
         return workdir
-
-
-def secrets_of(places: Places, session: str) -> tuple[str, ...]:
-    """The values of the session's own variables, which nobody may see."""
-    try:
-        entries = places.environment(session).read_bytes().split(b"\0")
-    except OSError:
-        return ()
-    values = (entry.decode("utf-8", "surrogateescape").partition("=")[2] for entry in entries)
-    return tuple(value for value in values if value)

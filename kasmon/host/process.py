@@ -16,6 +16,7 @@ import msgspec
 from kasmon import __version__
 from kasmon.backends import load
 from kasmon.backends.base import Abilities, Agent, Backend
+from kasmon.clean import HIDDEN
 from kasmon.config import Limits, in_force
 from kasmon.errors import (
     InteractiveOnlyError,
@@ -28,13 +29,14 @@ from kasmon.errors import (
     UnableError,
     UsageError,
 )
+from kasmon.host import handed, own_log
 from kasmon.host.alive import HostLock
 from kasmon.host.answers import WRITTEN_S, Answers
 from kasmon.host.book import Book, wanted
-from kasmon.host.hiding import HIDDEN, Hiding, HidingFormatter
+from kasmon.host.connection import Connection
 from kasmon.host.pen import Pen
-from kasmon.host.policy import secrets_of
-from kasmon.host.server import Connection, HostServer
+from kasmon.host.secret import secrets_of
+from kasmon.host.server import HostServer
 from kasmon.host.structured import Structured
 from kasmon.host.wire import (
     Do,
@@ -62,7 +64,6 @@ ANSWER_MARGIN_S: Final = 5.0
 """How much longer than its agent this host may take to answer."""
 LAST_WORDS_S: Final = 30.0
 """How long a host that was told to end tries to write down its last facts."""
-LOG_LINE: Final = "%(asctime)s %(levelname)s %(message)s"
 STOPPED = "stopped"
 """Why a session ended that a person stopped; `Session.stopped` reads it."""
 ARGUMENTS = re.compile(r"(?P<session>[a-z0-9][a-z0-9-]{0,63})(?: --since (?P<since>[0-9]{1,18}))?")
@@ -231,7 +232,8 @@ def main(argv: Sequence[str]) -> int:
     whoever started this one.
     """
     os.umask(0o077)
-    logging.basicConfig(format=LOG_LINE)
+    own_log.keep()
+    handed.take()
     arguments = ARGUMENTS.fullmatch(" ".join(argv))
     if arguments is None:
         sys.stderr.write("a host needs the id of one session.\n")
@@ -241,8 +243,7 @@ def main(argv: Sequence[str]) -> int:
         sys.stderr.write(f"{SessionNotFoundError(session)}\n")
         return SessionNotFoundError.exit_code
     here.make()
-    for handler in logging.getLogger().handlers:
-        handler.setFormatter(HidingFormatter(LOG_LINE, Hiding(secrets_of(here, session))))
+    own_log.learn(secrets_of(here, session))
     lock = HostLock(here.host_lock(session))
     if not lock.take():
         return 0

@@ -101,7 +101,7 @@ class Prompts:
         Raises:
             NotFoundError: if there is no such receipt.
             RefusedError: if its prompt waits no more; nothing changed then.
-            UsageError: if it would be empty.
+            UsageError: if it would be empty, or some of what is hidden in it was changed.
         """
         receipt = next((known for known in self._pen.session.receipts if known.id == wish.receipt), None)
         if receipt is None:
@@ -117,8 +117,9 @@ class Prompts:
             order.insert(max(0, wish.place), receipt.id)
             self._pen.note(QueueOrdered(at=time.time(), receipts=tuple(order)))
         if wish.text is not None:
-            prompt = msgspec.structs.replace(self._prompt(receipt.id), text=wish.text)
-            receipt = self._move(msgspec.structs.replace(receipt, text=_shown(wish.text), at=time.time()), prompt)
+            text = self._pen.book.restored(receipt.id, wish.text)
+            prompt = msgspec.structs.replace(self._prompt(receipt.id), text=text)
+            receipt = self._move(msgspec.structs.replace(receipt, text=_shown(text), at=time.time()), prompt)
         return receipt
 
     def heard(self, event: Event) -> None:

@@ -6,16 +6,19 @@ import sys
 import threading
 from collections.abc import Mapping
 from pathlib import Path
-from typing import BinaryIO
 
+from kasmon.backends.surroundings import secret_values
+from kasmon.host.handed import handed
+from kasmon.host.own_log import opened
+from kasmon.launch import base_environment
 from kasmon.model.permission import SessionId
 from kasmon.paths import Places
 from kasmon.store.log import Cursor
 
 OF_ONE_SESSION = ("KASMON_SESSION", "KASMON_TASK", "KASMON_WAVE", "KASMON_PEERS", "KASMON_PLAN", "TMUX", "TMUX_PANE")
 """Variables that say where their process runs; a host runs somewhere else."""
-LOG_BYTES = 1 << 20
-"""A host's own log (what it prints, not the session's facts) starts anew once it is longer than this."""
+RUNNING = ("KASMON_", "PYTHON", "LD_", "DYLD_", "COVERAGE_", "VIRTUAL_ENV")
+"""How the variables begin that a host itself runs by, beside those that every agent gets."""
 
 
 def spawn(places: Places, session: SessionId | None, since: Cursor | None = None) -> subprocess.Popen[bytes]:
@@ -35,14 +38,15 @@ def spawn(places: Places, session: SessionId | None, since: Cursor | None = None
     places.make()
     log = places.host_log(session) if session else places.tmux_host_log
     what = [session, *([] if since is None else ["--since", str(since)])] if session else ["--tmux"]
-    with _opened(log) as output:
+    shown, kept = surroundings(places, os.environ)
+    with opened(log) as output, handed(places, kept if session else {}) as given:
         child = subprocess.Popen(
             [sys.executable, "-P", "-m", "kasmon", "host", *what],
-            stdin=subprocess.DEVNULL,
+            stdin=given,
             stdout=output,
             stderr=output,
             cwd="/",
-            env=surroundings(places, os.environ),
+            env=shown,
             umask=0o077,
             start_new_session=True,
         )
@@ -50,14 +54,20 @@ def spawn(places: Places, session: SessionId | None, since: Cursor | None = None
     return child
 
 
-def surroundings(places: Places, variables: Mapping[str, str]) -> dict[str, str]:
-    """What a host gets of *variables*: all, but for those that say where the starter itself runs; and our places."""
+def surroundings(places: Places, variables: Mapping[str, str]) -> tuple[dict[str, str], dict[str, str]]:
+    """What a host gets of *variables*: what it is started with, and what only goes into its memory, for its agent.
+
+    Not among either are those that say where the starter itself runs. A shared host needs none for its agents: they
+    come with each wish to start one.
+    """
     kept = {
         name: value
         for name, value in variables.items()
         if name not in OF_ONE_SESSION and not name.startswith("KASMOS_")
     }
-    return kept | places.environment_variables()
+    usual = base_environment(kept) | {name: value for name, value in kept.items() if name.startswith(RUNNING)}
+    shown = {name: value for name, value in usual.items() if not secret_values({name: value})}
+    return shown | places.environment_variables(), {name: kept[name] for name in kept.keys() - shown.keys()}
 
 
 def last_words(log: Path) -> str:
@@ -67,11 +77,3 @@ def last_words(log: Path) -> str:
     except OSError:
         return ""
     return next((line.strip() for line in reversed(lines) if line.strip()), "")
-
-
-def _opened(log: Path) -> BinaryIO:
-    flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW
-    handle = os.open(log, flags, 0o600)
-    if os.fstat(handle).st_size > LOG_BYTES:
-        os.ftruncate(handle, 0)
-    return os.fdopen(handle, "ab")

@@ -19,7 +19,7 @@ from kasmon.host.live import Live
 from kasmon.host.pen import Pen
 from kasmon.host.policy import Policy
 from kasmon.host.prompts import Prompts
-from kasmon.model.command import Answer, Launch, Prompt, Stop, Wish
+from kasmon.model.command import Answer, Launch, Prompt, Stop, Used, Wish
 from kasmon.model.event import Event, NoticeRaised, RequestOpened, SessionEnded, SessionStarted
 from kasmon.model.permission import Decision, Request
 from kasmon.model.rule import Effect, Rule
@@ -28,6 +28,7 @@ NET_S: Final = 2.0
 """How much longer than it may an agent's introduction is waited for: its backend knows better why it did not come."""
 CLOSING_S: Final = 12.0
 """How long ending an agent may take: what its backend promises, and a little."""
+GONE: Final = "the agent ended"
 NOT_KNOWN = "It is not known whether it will."
 
 log = logging.getLogger(__name__)
@@ -42,7 +43,7 @@ class Structured:
         self.opened = False
         self.policy = Policy(pen.book.places, launch)
         self.asks = Asks(pen, self.policy)
-        self.live = Live(launch.session)
+        self.live = Live(launch.session, pen.book.hiding)
         self.prompts = Prompts(pen, self.tell, steers=backend.abilities.steers)
         self._pen = pen
         self._launch = launch
@@ -86,6 +87,8 @@ class Structured:
             known = self.asks.heard(event)
             if known is None:
                 return
+            if isinstance(known, SessionEnded):
+                self.asks.void(GONE, known.at)
             self._pen.note(known)
         except (ValueError, TypeError, RecursionError) as error:
             self.notice(f"A fact of the agent could not be written down ({type(event).__name__}): {error}", error)
@@ -174,7 +177,7 @@ class Structured:
         if self._told_why:
             await self.heard(SessionEnded(at=time.time(), why=self._told_why))
             return None
-        self._opening = asyncio.ensure_future(self._backend.open(self._launch))
+        self._opening = asyncio.ensure_future(self._backend.open(self._with_figures()))
         limit_s = self._launch.handshake_s
         patience = asyncio.timeout(None if limit_s is None else limit_s + NET_S)
         why = ""
@@ -192,6 +195,13 @@ class Structured:
             self.notice(f"The agent could not be opened: {why}", error)
         await self.heard(SessionEnded(at=time.time(), why=why))
         return None
+
+    def _with_figures(self) -> Launch:
+        """How the agent is opened, with what its session has used so far."""
+        session = self._pen.session
+        tokens = session.tokens
+        used = Used(input=tokens.input, output=tokens.output, cost_usd=session.cost_usd) if tokens else Used()
+        return msgspec.structs.replace(self._launch, used=used)
 
     async def _hear(self, agent: Agent) -> None:
         """Note all that the agent says, until it ends, and that it ended."""

@@ -151,9 +151,8 @@ def _sleep(pid: int, saved: Modes, end: int, writer: int) -> None:
     signal.pthread_sigmask(signal.SIG_UNBLOCK, _HANDLED)
     screen = RESTORE.decode().replace("\x1b", "\\033")
     modes = ":".join(str(number) for number in saved)
-    os.execv(
-        DASH, ["kasmon", "-c", SLEEP.replace("RESTORE", screen), sys.executable, __file__, str(pid), modes, str(low)]
-    )
+    sleep = ["kasmon", "-c", SLEEP.replace("RESTORE", screen), sys.executable, __file__, str(pid), modes, str(low)]
+    os.execve(DASH, sleep, {"PATH": os.defpath})  # whoever sleeps for hours keeps none of the person's variables
 
 
 def _listen(pid: int) -> None:

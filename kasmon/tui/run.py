@@ -4,6 +4,7 @@ from kasmon.paths import Places
 from kasmon.tui.app import Kasmon
 from kasmon.tui.driver import TapDriver
 from kasmon.tui.live import LiveWorld
+from kasmon.tui.trouble import keep_trouble
 
 
 def run(places: Places, *, agents_go_on: bool = True) -> int:
@@ -11,6 +12,7 @@ def run(places: Places, *, agents_go_on: bool = True) -> int:
 
     *agents_go_on* is what it tells that person; of a demo they do not.
     """
+    keep_trouble(places.own_log)
     world = LiveWorld(places)
     app = Kasmon(world.first(), world, driver_class=TapDriver)
     app.agents_go_on = agents_go_on

@@ -7,8 +7,10 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from kasmon.clean import redact
+from kasmon.host import own_log
 from kasmon.host.book import Book
-from kasmon.host.hiding import Hiding, HidingFormatter
+from kasmon.host.hiding import Hiding
 from kasmon.model.command import Receipt, ReceiptId, ReceiptState
 from kasmon.model.event import (
     Event,
@@ -61,11 +63,36 @@ def test_it_is_hidden_wherever_a_fact_holds_words(fact: Event) -> None:
     assert type(hidden) is type(fact)
 
 
-def test_a_request_keeps_its_digest_and_cannot_be_edited() -> None:
+KEY = "sk-" + "ant-api03-abcdefghijklmnopqrst"
+
+
+@pytest.mark.parametrize(
+    ("said", "shown"),
+    [
+        (f"use {KEY}.", f"use ⟨hidden: {len(KEY)} characters⟩."),
+        ("-H 'Bearer abcdefghijklmnopqr'", "-H 'Bearer ⟨hidden: 18 characters⟩'"),
+        (repr(SECRET), f"'{MARK}'"),
+        ("https://h/?k=correct%20%22horse%22%20battery%5Cstaple&x", f"https://h/?k={MARK}&x"),
+        ("the second line of it\n+and the third\n", "⟨hidden: 21 characters⟩\n+and the third\n"),
+    ],
+)
+def test_it_is_hidden_in_each_form_and_a_token_by_its_shape(said: str, shown: str) -> None:
+    assert shown == Hiding([SECRET, "first\nthe second line of it\nand the third"]).line(said)
+
+
+def test_an_agent_cannot_pretend_in_a_request_that_something_was_hidden() -> None:
+    asked = msgspec.structs.replace(ASKED, title="", input={}, shown=f"curl {MARK} {SECRET}")
+    request = Hiding([SECRET]).fact(RequestOpened(at=1.0, request=asked)).request
+
+    assert (f"curl ⟨U+27E8⟩{MARK[1:]} {MARK}", (Decision.ALLOW, Decision.DENY)) == (request.shown, request.choices)
+    assert (f"curl ⟨U+27E8⟩U+27E8⟩{MARK[1:]} {MARK}", 1) == redact(request.shown)
+
+
+def test_a_request_keeps_its_digest_and_its_choices() -> None:
     opened = RequestOpened(at=1.0, request=sealed(ASKED))
     hidden = Hiding([SECRET]).fact(opened).request
 
-    assert (opened.request.digest, (Decision.ALLOW, Decision.DENY)) == (hidden.digest, hidden.choices)
+    assert (opened.request.digest, CHOICES) == (hidden.digest, hidden.choices)
     assert {"command": f"echo {MARK}", "more": [MARK, 1, None]} == hidden.input
 
 
@@ -101,6 +128,68 @@ def test_the_end_of_a_secrets_line_does_not_count() -> None:
     assert "key ⟨hidden: 8 characters⟩!" == Hiding(["a-secret\n"]).line("key a-secret!")
 
 
+LONGER = f"{SECRET}, and more of it"
+TOLD = f"It is {SECRET}; {LONGER}; {KEY} and Bearer abcdefghijklmnopqr, so go on."
+
+
+def test_of_a_text_that_is_being_written_no_piece_of_a_secret_is_ever_shown() -> None:
+    """However it is cut: what may become a secret is held back."""
+    hiding = Hiding([SECRET, LONGER, "aabaabaab"])
+    told = f"{TOLD} aabaabaabaab!"
+    shown = [hiding.unfinished(told[:end]) for end in range(len(told) + 1)]
+    secrets = (SECRET, LONGER, KEY, "abcdefghijklmnopqr", "aabaabaab")
+    pieces = {text[at : at + 4] for text in secrets for at in range(len(text) - 3)}
+
+    assert [] == [(text, piece) for text in shown for piece in pieces if piece in text.replace(" and", "")]
+    assert hiding.line(told) == shown[-1]
+
+
+def test_a_private_key_is_not_shown_while_it_is_written() -> None:
+    begun = "-----BEGIN " + "RSA PRIVATE KEY-----\n" + "MIIEpAIBAAKCAQEA" * 4
+
+    assert "Look:\n" == Hiding().unfinished(f"Look:\n{begun}")
+
+
+@pytest.mark.parametrize("text", ["", "plain", f"{MARK} alone", "x" * 100_000])
+def test_what_holds_no_secret_is_shown_as_it_is_written(text: str) -> None:
+    assert text == Hiding([SECRET, LONGER]).unfinished(text)
+
+
+def test_a_changed_text_gets_its_secrets_back_where_they_were() -> None:
+    hiding = Hiding([SECRET])
+    before = f"use {SECRET} and {KEY}"
+    edited = hiding.line(before).replace("use", "take").replace("and", "or")
+
+    assert f"take {SECRET} or {KEY}" == hiding.restored(edited, before)
+    assert "something else" == hiding.restored("something else", before)
+    assert f"only {KEY}" == hiding.restored(f"only ⟨hidden: {len(KEY)} characters⟩", before)
+    assert f"{SECRET} {SECRET}" == hiding.restored(f"{MARK} {MARK}", before)
+    assert f"what is {MARK}?" == hiding.restored(f"what is {MARK}?", "no secret")
+
+
+@pytest.mark.parametrize("edited", [f"{MARK[:-1]} x", "⟨hidden: 9 characters⟩", f"{MARK}, ⟨hidden"])
+def test_a_hidden_part_that_was_broken_is_not_sent(edited: str) -> None:
+    with pytest.raises(ValueError, match="hidden part"):
+        Hiding([SECRET]).restored(edited, f"use {SECRET}")
+
+
+def test_an_edited_input_gets_its_secrets_back_wherever_they_stand() -> None:
+    hiding = Hiding([SECRET, "other-" + SECRET[6:]])
+    before = {"command": f"echo {SECRET}", "more": [1, {"k": f"{KEY}!"}]}
+    edited = {"more": [1, 2, {"k": f"?⟨hidden: {len(KEY)} characters⟩"}], "command": MARK}
+
+    assert {"more": [1, 2, {"k": f"?{KEY}"}], "command": SECRET} == hiding.restored(edited, before)
+
+
+def test_two_secrets_of_one_length_keep_their_order_or_nothing_is_sent() -> None:
+    other = SECRET[::-1]
+    hiding = Hiding([SECRET, other])
+
+    assert f"b {SECRET} a {other}" == hiding.restored(f"b {MARK} a {MARK}", f"a {SECRET} b {other}")
+    with pytest.raises(ValueError, match="of one length"):
+        hiding.restored(MARK, f"a {SECRET} b {other}")
+
+
 def test_the_log_holds_none_and_the_host_goes_on_with_what_it_heard() -> None:
     where = places()
     where.folder(S).mkdir(mode=0o700, parents=True)
@@ -118,7 +207,8 @@ def test_a_traceback_in_a_log_is_hidden(tmp_path: Path) -> None:
         raise ValueError(f"bad key {SECRET}")
     except ValueError as error:
         record = logging.LogRecord("x", logging.ERROR, "f", 1, "failed: %s", (SECRET,), (ValueError, error, None))
-    line = HidingFormatter("%(message)s", Hiding([SECRET])).format(record)
+    own_log.learn([SECRET])
+    line = own_log.OwnFormatter("%(message)s").format(record)
 
     assert "horse" not in line
     assert 2 == line.count(MARK)

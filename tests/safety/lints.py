@@ -86,7 +86,7 @@ WRITERS: Final = frozenset(
         ("kasmon/store/rules.py", "_locked"),  # a lock, 0600
         ("kasmon/store/index.py", "_opened"),  # 0600, a cache
         ("kasmon/host/alive.py", "take"),  # a lock, 0600
-        ("kasmon/host/spawn.py", "_opened"),  # what a host prints, 0600
+        ("kasmon/host/own_log.py", "opened"),  # what a host or the dashboard prints for itself, 0600
         ("kasmon/config/edit.py", "_replace"),  # a person's own file, with its mode and through its link
         ("kasmon/tmux/daemon.py", "_turn"),  # a lock, 0600
         ("kasmon/demo/run.py", "save"),  # the picture, where the person wants it

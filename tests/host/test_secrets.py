@@ -1,0 +1,238 @@
+"""Keys that an agent inherits are as secret as those it is given; in a terminal it inherits the same as by protocol."""
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from kasmon.backends.base import Chunk
+from kasmon.backends.surroundings import decoded, encoded, inherited, own_prefixes
+from kasmon.errors import KasmonError, RefusedError, UsageError
+from kasmon.host.handed import handed
+from kasmon.host.secret import secrets_in
+from kasmon.host.wire import FromHost, Start, Watch, Written
+from kasmon.model.command import Answer, Interrupt, Prompt, Wish
+from kasmon.model.event import MessageSaid, ToolFinished
+from kasmon.model.permission import Decision, RequestId
+from kasmon.paths import write_private
+from tests.host.house import ME, House, do
+from tests.host.inn import Inn
+from tests.host.puppet import Puppet, asked
+from tests.waiting import auntil, until
+
+KEY, OTHER = "key-that-claude-has", "key-that-codex-has"
+MARK = f"⟨hidden: {len(KEY)} characters⟩"
+CALLER = {
+    "PATH": os.environ["PATH"],
+    "ANTHROPIC_API_KEY": KEY,
+    "ANTHROPIC_MODEL": "a-model",
+    "OPENAI_API_KEY": OTHER,
+    "CLAUDECODE": "1",
+    "EDITOR": "its-editor",
+}
+
+
+@pytest.fixture
+def inn() -> Iterator[Inn]:
+    root = Path(tempfile.mkdtemp(prefix="kmi", dir="/tmp"))
+    built = Inn(root)
+    yield built
+    built.close()
+    shutil.rmtree(root)
+
+
+def program(root: Path, name: str, script: str) -> str:
+    """A program called *name* that runs *script*."""
+    path = root / name
+    path.write_text(f"#!/bin/sh\n{script}\n")
+    path.chmod(0o700)
+    return str(path)
+
+
+# A structured session
+
+
+async def test_an_inherited_key_is_hidden_from_the_log_and_makes_no_rule(
+    house: House, puppet: Puppet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in CALLER.items():
+        monkeypatch.setenv(name, value)
+    async with house.hosting(puppet, house.wants(backend="puppet", argv=("claude",))):
+        puppet.say(MessageSaid(at=1.0, text=f"{KEY}, a-model"), ToolFinished(at=1.0, call="1", output=OTHER))
+        puppet.say(asked(f"echo {KEY}"))
+        await auntil(lambda: house.session().asks)
+
+    assert [f"{MARK}, a-model"] == [said.text for said in house.only(MessageSaid)]
+    assert [OTHER] == [done.output for done in house.only(ToolFinished)]
+    [closed] = house.session().closed
+    assert RequestId(f"{ME}-1") == closed.id
+    assert KEY.encode() not in house.places.log(ME).read_bytes()
+    assert b'"always"' not in house.places.log(ME).read_bytes()
+
+
+async def test_no_piece_of_it_is_shown_while_it_is_written(
+    house: House, puppet: Puppet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ANTHROPIC_API_KEY", KEY)
+    shown: list[FromHost] = []
+    async with house.hosting(puppet, house.wants(backend="puppet", argv=("claude",))):
+        link = await house.linked()
+        link.on_push = shown.append
+        link.tell(Watch(session=ME, rate_hz=0.0))
+        texts = [f"it is {KEY[:5]}", KEY[5:9], f"{KEY[9:]}. So", " be it"]
+        for number, text in enumerate(texts):
+            puppet.say(Chunk(text=text), Chunk(text=text, thinking=True))
+            whole = "".join(texts[: number + 1]).replace(KEY, MARK)
+            held = "it is " if number < 2 else whole
+            for thinking in (True, False):
+                expected = Written(session=ME, text=held, thinking=thinking)
+                await auntil(lambda expected=expected: expected in shown)  # type: ignore[misc]
+
+    assert not [push for push in shown if isinstance(push, Written) and KEY[:3] in push.text]
+
+
+async def test_an_edited_request_goes_to_the_agent_with_its_secret_back_in_place(house: House, puppet: Puppet) -> None:
+    house.wants(backend="puppet")
+    write_private(house.places.environment(ME), encoded({"PLANTED": KEY}))
+    async with house.hosting(puppet, house.wanted()):
+        puppet.say(asked(f"echo {KEY}"))
+        await auntil(lambda: house.session().asks)
+        [request] = house.session().asks
+        assert (f"echo {MARK}", True) == (request.input["command"], Decision.EDIT in request.choices)
+        edit = Answer(request=request.id, digest=request.digest, decision=Decision.EDIT)
+        link = await house.linked()
+        with pytest.raises(UsageError, match="hidden part is broken"):
+            await do(link, msgspec.structs.replace(edit, input={"command": f"echo {MARK[:-1]}"}))
+        await do(link, msgspec.structs.replace(edit, input={"command": f"printf {MARK}"}))
+
+    assert [{"command": f"printf {KEY}"}] == [wish.input for wish in puppet.told if isinstance(wish, Answer)]
+
+
+async def test_an_error_that_a_client_gets_does_not_tell_it(house: House, puppet: Puppet) -> None:
+    async def fails(wish: Wish) -> None:
+        raise ValueError(f"cannot say {KEY}") if isinstance(wish, Prompt) else RefusedError(f"no {KEY}.", hint=KEY)
+
+    house.wants(backend="puppet")
+    write_private(house.places.environment(ME), encoded({"PLANTED": KEY}))
+    puppet.on_wish = fails
+    async with house.hosting(puppet, house.wanted()):
+        link = await house.linked()
+        await auntil(lambda: house.session().exists)
+        for wish in (Prompt(text="go"), Interrupt()):
+            with pytest.raises(KasmonError, match=MARK) as told:
+                await do(link, wish)
+            assert KEY not in f"{told.value} {told.value.hint} {vars(told.value)}"
+        puppet.on_wish = None
+
+    assert KEY.encode() not in house.places.log(ME).read_bytes()
+
+
+# An agent in a terminal
+
+
+async def test_an_agent_in_a_terminal_inherits_what_a_structured_one_does_from_whoever_starts_it(
+    inn: Inn, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ANTHROPIC_API_KEY", "that of the host")
+    claude = program(inn.root, "claude", f'cd "{inn.root}"; env -0 > new; mv new got; exec cat')
+    launch = inn.wants(ME, claude)
+    write_private(inn.places.environment(ME), encoded({"PLANTED": "its own"}))
+    passed = inherited(own_prefixes(launch.argv), CALLER)
+    async with inn.serving() as link:
+        await link.ask(Start(n=0, session=launch.session, variables=encoded(passed)), limit_s=20)
+        await auntil((inn.root / "got").exists)
+        await auntil(lambda: not list(inn.places.folder(ME).glob("pane.*")), what="its start's files gone")
+
+    variables = decoded((inn.root / "got").read_bytes())
+    assert passed.items() <= variables.items()
+    assert ("its own", "tmux") == (variables["PLANTED"], variables["TERM_PROGRAM"])
+    assert not {"OPENAI_API_KEY", "CLAUDECODE", "TMUX"} & variables.keys()
+
+
+async def test_its_keys_are_hidden_from_its_log_also_by_the_next_host(inn: Inn) -> None:
+    claude = program(inn.root, "claude", 'read -r now; echo "it failed with $ANTHROPIC_API_KEY"; exit 3')
+    launch = inn.wants(ME, claude)
+    host = inn.open()
+    async with inn.client() as link:
+        passed = encoded(inherited(own_prefixes(launch.argv), CALLER))
+        await link.ask(Start(n=0, session=launch.session, variables=passed), limit_s=20)
+        await inn.ready(ME)
+    host.send_signal(signal.SIGKILL)
+    host.wait()
+    inn.open()
+    inn.server.run("send-keys", "-t", f"={ME}:", "Enter")
+    await inn.ended(ME)
+
+    log = inn.places.log(ME).read_bytes()
+    assert KEY.encode() not in log
+    assert f"it failed with {MARK}".encode() in log
+
+
+# What a process of ours says of itself
+
+
+def test_what_a_running_process_got_is_known_by_its_id() -> None:
+    with subprocess.Popen(["/bin/cat"], stdin=subprocess.PIPE, env=CALLER) as process:
+        assert {KEY, OTHER} == set(until(lambda: secrets_in(process.pid)))
+
+    assert () == secrets_in(process.pid)
+
+
+DYING = """
+import asyncio, logging, sys, threading, warnings
+from kasmon.host import own_log
+secret = sys.stdin.read()
+own_log.learn([secret])
+own_log.keep()
+def fail(*_):
+    raise ValueError(f"bad {secret!r}")
+class Dropped:
+    def __del__(self):
+        fail()
+async def forgotten():
+    asyncio.ensure_future(asyncio.to_thread(fail))
+    await asyncio.sleep(0.05)
+    asyncio.get_running_loop().call_soon(fail)
+    await asyncio.sleep(0.05)
+logging.error("said %s", secret)
+warnings.warn(secret)
+thread = threading.Thread(target=fail, name="worker")
+thread.start()
+thread.join()
+Dropped()
+asyncio.run(forgotten())
+fail()
+"""
+
+
+def test_no_traceback_that_nobody_catches_tells_it() -> None:
+    """In a thread, a dropped object, a forgotten task, a callback of the loop, a warning, and at the very end."""
+    secret = 'planted "5ecr3t" of\\a test'
+    done = subprocess.run(
+        [sys.executable, "-P", "-c", DYING], input=secret, capture_output=True, text=True, check=False
+    )
+
+    assert (1, "") == (done.returncode, done.stdout)
+    assert "5ecr3t" not in done.stderr
+    assert 8 == done.stderr.count(f"⟨hidden: {len(secret)} characters⟩"), done.stderr
+    assert "ValueError: bad " in done.stderr.splitlines()[-1]
+
+
+def test_what_is_handed_to_a_host_has_no_name_and_is_read_once(house: House) -> None:
+    taking = (
+        "import os, sys; from kasmon.host.handed import take; take(); print(os.environ['K'], sys.stdin.read() == '')"
+    )
+    with handed(house.places, {"K": "a\nb" * 100_000}) as given:
+        assert [] == list(house.places.runtime.iterdir())
+        done = subprocess.run(
+            [sys.executable, "-P", "-c", taking], stdin=given, capture_output=True, text=True, check=True
+        )
+
+    assert "a\nb" * 100_000 + " True\n" == done.stdout
