@@ -15,6 +15,7 @@ from kasmon.commands.objects import answer, peers_of, request_object, shown_obje
 from kasmon.commands.output import say, tell
 from kasmon.commands.table import age, state_words, wave_words
 from kasmon.errors import KasmonError, LogMissingError
+from kasmon.host.secret import secrets_of
 from kasmon.model.command import Mode
 from kasmon.model.event import Event
 from kasmon.model.fleet import requests
@@ -28,6 +29,8 @@ from kasmon.supervisor.look import look_once
 
 EVENTS: Final = 20
 """How many of its last events `show` shows."""
+LAST_WORDS: Final = 5
+"""How many of the last lines that its agent wrote to stderr `show` shows."""
 TAIL_BYTES: Final = 256 * 1024
 
 
@@ -67,14 +70,18 @@ def described(session: Session, now: float) -> list[str]:
         "agent": f"{session.agent} in {session.mode} by {session.backend}"
         + (", bypassing" if session.bypassing else ""),
         "fallback": session.fallback or "",
+        "model": session.model,
+        "permits": session.permission_mode,
         "place": f"{session.workdir} on {session.machine or 'this machine'}",
         "wave": "" if session.wave is None else wave_words(session),
         "process": f"{session.pid or 'none'}, started {session.generation} times",
+        "proof": session.proof,
         "tokens": "" if tokens is None else f"{tokens.input} in, {tokens.output} out, {tokens.context} in context",
         "cost": "" if session.cost_usd is None else f"{session.cost_usd:.2f} USD",
         "last": session.last_line,
     }
-    return [f"{session.name} ({session.id})", *(f"  {name:<9} {text}" for name, text in lines.items() if text)]
+    told = [*lines.items(), *(("stderr", line) for line in session.last_words.splitlines()[-LAST_WORDS:])]
+    return [f"{session.name} ({session.id})", *(f"  {name:<9} {text}" for name, text in told if text)]
 
 
 def inbox(*, wants_json: bool) -> None:
@@ -101,12 +108,12 @@ def inbox(*, wants_json: bool) -> None:
 
 
 def option_lines(request: Request, known: Collection[str]) -> list[str]:
-    """The answers to choose of a question, each with what it means; secrets hidden."""
+    """The answers to choose of a question, each with its number and what it means; secrets hidden."""
     lines: list[str] = []
     for number, option in enumerate(request.options):
         note = request.option_notes[number] if number < len(request.option_notes) else ""
-        lines.append(f"- {_row(option, known)}" + (f": {_row(note, known)}" if note else ""))
-    return [*lines, "- or your own words"] if request.free_text else lines
+        lines.append(f"{number + 1}. {_row(option, known)}" + (f": {_row(note, known)}" if note else ""))
+    return [*lines, "or your own words"] if request.free_text else lines
 
 
 def reason_lines(request: Request, known: Collection[str]) -> list[str]:
@@ -127,12 +134,8 @@ def answer_hint(request: Request) -> str:
 
 
 def known_values(where: Places, session: SessionId) -> Collection[str]:
-    """The values of the session's own variables, which are not to be shown."""
-    try:
-        pairs = where.environment(session).read_text("utf-8", "surrogateescape").split("\0")
-    except OSError:
-        return ()
-    return [pair.partition("=")[2] for pair in pairs if "=" in pair]
+    """What is secret of the session: the values of its own variables, and what is secret of ours by its name."""
+    return secrets_of(where, session)
 
 
 def last_events(where: Places, session: SessionId) -> list[Event]:

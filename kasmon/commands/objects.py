@@ -72,6 +72,13 @@ def shown_object(
 ) -> dict[str, Any]:
     """*session* with everything that `show` adds; *pane* is None where nobody could ask tmux."""
     return session_object(session) | {
+        "model": session.model or None,
+        "models": list(session.models),
+        "permission_mode": session.permission_mode or None,
+        "permission_modes": list(session.permission_modes),
+        "abilities": list(session.abilities),
+        "proof": session.proof or None,
+        "last_words": session.last_words or None,
         "peer_sessions": [
             {"id": peer.id, "name": peer.name, "task": peer.task, "state": peer.state.value} for peer in peers
         ],
