@@ -108,6 +108,14 @@ class Receipt(msgspec.Struct, frozen=True, kw_only=True):
     at: float = 0.0
 
 
+class Used(msgspec.Struct, frozen=True, kw_only=True):
+    """What a conversation has used so far: tokens, and money where that is known."""
+
+    input: int = 0
+    output: int = 0
+    cost_usd: float | None = None
+
+
 class Launch(msgspec.Struct, frozen=True, kw_only=True):
     """How a session is started, and started again; kept as `launch.json`. Variables' values are not in here."""
 
@@ -149,6 +157,9 @@ class Launch(msgspec.Struct, frozen=True, kw_only=True):
     remembers: str = ""
     """The last prompt of that conversation as our log has it, by which the agent is known to remember the same one;
     filled in by the host, never in the file."""
+    used: Used = Used()
+    """What the session had used before, as its log has it: the figures of many agents begin anew with each process.
+    Likewise."""
     handshake_s: float | None = None
     """How long a structured agent may take to introduce itself; None is its backend's own limit. Likewise."""
     created_at: float = 0.0
