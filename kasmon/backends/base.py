@@ -22,6 +22,8 @@ class Abilities(msgspec.Struct, frozen=True, kw_only=True):
     """An answer can carry a changed input."""
     cancels: bool = False
     """An answer can deny and end the turn at once."""
+    hears_reasons: bool = False
+    """Why a person denies something reaches it."""
     steers: bool = False
     """A prompt can go into the running turn."""
     sets_model: bool = False

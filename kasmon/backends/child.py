@@ -8,14 +8,12 @@ import asyncio
 import contextlib
 import os
 import signal as signals
-import time
-from collections import deque
 from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Final
 
-import psutil
-
-from kasmon.clean import Clean, clean_block, redact
+from kasmon.backends.family import MARK, Family
+from kasmon.backends.words import LastWords
+from kasmon.clean import Clean
 from kasmon.errors import LaunchError, SessionEndedError
 
 LINE_BYTES: Final = 1 << 26
@@ -23,8 +21,6 @@ LINE_BYTES: Final = 1 << 26
 KEPT_BYTES: Final = 1 << 16
 """How much of a line that is too long is given on."""
 BLOCK_BYTES: Final = 1 << 16
-LAST_LINES: Final = 20
-LAST_LINE_BYTES: Final = 2000
 TERM_S: Final = 2.0
 """How long a process may take to end after SIGTERM before it is killed."""
 KILL_S: Final = 3.0
@@ -40,13 +36,14 @@ LOOK_AGAIN_S: Final = 10.0
 class Child:
     """One process in a session and process group of its own; its stderr is kept for last words."""
 
-    def __init__(self, transport: asyncio.SubprocessTransport, pipes: "_Pipes", secrets: Sequence[str]) -> None:
+    def __init__(
+        self, transport: asyncio.SubprocessTransport, pipes: "_Pipes", words: LastWords, family: Family
+    ) -> None:
         self.pid: int = transport.get_pid()
         self._transport = transport
         self._pipes = pipes
-        self._secrets = _forms(secrets)
-        self._said: deque[bytes] = deque(maxlen=LAST_LINES)
-        self._family: list[psutil.Process] = []
+        self._words = words
+        self._family = family
         self._looking: asyncio.Task[None] | None = None
         self._is_to_look = False
         self._reading: asyncio.Timeout | None = None
@@ -54,7 +51,8 @@ class Child:
         self._all_read.set()
         self._ended = False
         self._ending = asyncio.Lock()
-        self._listening = asyncio.create_task(self._listen())
+        assert pipes.stderr is not None
+        self._listening = asyncio.create_task(words.listen(pipes.stderr))
         self._burying = asyncio.create_task(self._bury())
 
     @classmethod
@@ -64,6 +62,7 @@ class Child:
         """Run *argv* in *workdir* with exactly *environment*.
 
         Args:
+            environment: what it starts is known by the `MARK` in there, where there is one.
             secrets: values that its last words must not show.
 
         Raises:
@@ -83,7 +82,12 @@ class Child:
             )
         except (OSError, ValueError) as error:
             raise await asyncio.to_thread(_not_started, argv[0], workdir, error) from error
-        return cls(transport, pipes, secrets)
+        try:
+            family = await asyncio.to_thread(Family, transport.get_pid(), environment.get(MARK, ""))
+        except BaseException:  # nobody would end it
+            transport.close()
+            raise
+        return cls(transport, pipes, LastWords(secrets), family)
 
     @property
     def is_running(self) -> bool:
@@ -109,8 +113,7 @@ class Child:
     @property
     def last_words(self) -> Clean:
         """The last lines of its stderr, cleaned and without secrets."""
-        text = clean_block(b"\n".join(self._said).decode("utf-8", "replace"))
-        return redact(text, self._secrets)[0]
+        return self._words.text
 
     async def lines(self) -> AsyncIterator[bytes]:
         """Its stdout, line by line without the newline, until it closes it or has ended; a last line may be half.
@@ -202,12 +205,12 @@ class Child:
         await _within(limit_s, self._pipes.exited)
 
     async def _bury(self) -> None:
-        """Once it has ended, end its group and its last known descendants at once: their ids are still theirs."""
+        """Once it has ended, end its group and the rest of its family at once: their ids are still theirs."""
         await self._pipes.exited.wait()
         self._signal(signals.SIGKILL)
         if self._reading is not None:
             self._reading.reschedule(asyncio.get_running_loop().time() + REST_S)
-        await asyncio.to_thread(_kill, self._family)
+        await asyncio.to_thread(self._family.end)
 
     async def _let_go(self) -> None:
         self._transport.close()
@@ -234,33 +237,8 @@ class Child:
             await asyncio.sleep(LOOK_AGAIN_S - LOOK_S)
 
     async def _look(self) -> None:
-        """See who its descendants are: a process of a session of its own is found only while its parent lives."""
-        family = await asyncio.to_thread(_family, self.pid) if self.is_running else None
-        if family is not None:
-            self._family = family
-
-    async def _listen(self) -> None:
-        reader = self._pipes.stderr
-        assert reader is not None
-        kept = LAST_LINE_BYTES + max((len(secret.encode()) for secret in self._secrets), default=0)
-        rest = b""
-        while block := await reader.read(BLOCK_BYTES):
-            *lines, rest = (rest + block).split(b"\n")
-            self._said.extend(self._short(line[:kept]) for line in lines if line.strip())
-            rest = rest[:kept]
-        if rest.strip():
-            self._said.append(self._short(rest))
-
-    def _short(self, line: bytes) -> bytes:
-        """*line* without what is too long, cut where no secret is halved."""
-        end = LAST_LINE_BYTES
-        if len(line) <= end:
-            return line
-        for secret in (secret.encode() for secret in self._secrets):
-            at = line.find(secret, max(0, end - len(secret) + 1))
-            if 0 <= at < end:
-                end = at + len(secret)
-        return line[:end]
+        if self.is_running:
+            await asyncio.to_thread(self._family.look)
 
 
 class _Pipes(asyncio.subprocess.SubprocessStreamProtocol):
@@ -290,54 +268,9 @@ def _add(line: bytearray, more: bytes, size: int) -> None:
         del line[KEPT_BYTES:]
 
 
-def _forms(secrets: Sequence[str]) -> tuple[str, ...]:
-    """*secrets*, and how they look in last words: cleaned, and the lines of those that have several."""
-    forms = {form for secret in secrets for form in (secret, clean_block(secret), *clean_block(secret).splitlines())}
-    return tuple(sorted(forms, key=len, reverse=True))
-
-
 def _not_started(program: str, workdir: str, error: Exception) -> LaunchError:
     """Why *program* did not start."""
     if not os.path.isdir(workdir):  # noqa: PTH112 - any text may stand there
         return LaunchError(f"cannot start {program!r}: there is no folder {workdir!r}.", hint="Create it first.")
     why = (error.strerror if isinstance(error, OSError) else None) or str(error)
     return LaunchError(f"cannot start {program!r}: {why}.", hint="Check the agent's `program` in the config.")
-
-
-def _family(pid: int) -> list[psutil.Process] | None:
-    """What process *pid* started, and what those did; None if it has ended, for nobody knows then."""
-    try:
-        process = psutil.Process(pid)
-        family: list[psutil.Process] = process.children(recursive=True)
-        return None if process.status() == psutil.STATUS_ZOMBIE else family
-    except psutil.Error:
-        return None
-
-
-def _kill(processes: Sequence[psutil.Process]) -> None:
-    """Kill those of *processes* that still run, with what they started since they were seen, and see them end.
-
-    psutil tells them from later ones of the same id.
-    """
-    family = [member for process in processes for member in (*_descendants(process), process)]
-    for member in family:
-        with contextlib.suppress(psutil.Error):
-            member.kill()
-    until = time.monotonic() + REST_S
-    while any(_runs(member) for member in family) and time.monotonic() < until:
-        time.sleep(0.005)
-
-
-def _descendants(process: psutil.Process) -> list[psutil.Process]:
-    try:
-        descendants: list[psutil.Process] = process.children(recursive=True)
-    except psutil.Error:
-        return []
-    return descendants
-
-
-def _runs(process: psutil.Process) -> bool:
-    try:
-        return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
-    except psutil.Error:
-        return False

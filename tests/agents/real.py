@@ -11,10 +11,10 @@ from typing import Any, Final
 import psutil
 import pytest
 
+from kasmon.backends.surroundings import encoded
 from kasmon.model.command import Launch, Mode
 from kasmon.model.permission import SessionId
 from kasmon.paths import places, write_private
-from kasmon.supervisor.environment import encoded
 from tests.waiting import until
 
 ROOT: Final = Path(__file__).parent.parent.parent

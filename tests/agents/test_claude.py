@@ -5,7 +5,9 @@ import contextlib
 import json
 import os
 import signal
+import sys
 from collections.abc import AsyncIterator, Callable, Sequence
+from pathlib import Path
 from typing import Any, TypeVar
 
 import psutil
@@ -35,6 +37,7 @@ from kasmon.model.event import (
 from kasmon.model.permission import AskKind, Decision, Request
 from kasmon.model.state import SessionState
 from tests.agents.real import RealAgent, family
+from tests.backends import mcp_server
 from tests.backends.backend_contract import LIMIT_S, Heard
 from tests.modelstub import ModelStub
 from tests.waiting import auntil
@@ -185,6 +188,63 @@ async def test_questions_are_answered_together(claude: RealAgent) -> None:
         told = talk.of(ToolFinished)[-1].output
         assert '"Colour?"="neither of them"' in told
         assert '"Which?"="red, blue"' in told
+
+
+def with_server() -> tuple[str, str]:
+    server = {"command": sys.executable, "args": [str(Path(mcp_server.__file__))]}
+    return "--mcp-config", json.dumps({"mcpServers": {"demo": server}})
+
+
+async def test_the_form_of_an_mcp_server_is_filled_in(claude: RealAgent) -> None:
+    async with talking(claude, *with_server()) as talk:
+        await talk.prompt("go %% tool mcp__demo__greet {} %% say greeted")
+        await talk.answer(await talk.asked(), Decision.ALLOW)
+        colour, count, sure = await auntil(lambda: talk.session.asks[2:] and talk.session.asks, LIMIT_S, "the form")
+        await talk.answer(sure, Decision.CHOOSE, labels=("(leave out)",))
+        await talk.answer(colour, Decision.CHOOSE, labels=("blue",))
+        await talk.answer(count, Decision.CHOOSE, labels=("3",))
+        await talk.ended(0)
+
+        assert (AskKind.QUESTION, "demo: Colour", ("red", "blue")) == (colour.kind, colour.title, colour.options)
+        assert '{"action": "accept", "content": {"colour": "blue", "count": 3}}' == talk.of(ToolFinished)[-1].output
+        assert [] == talk.of(ForeignSeen)
+
+
+@pytest.mark.parametrize(
+    ("how", "kind", "decision", "told"),
+    [
+        ("", AskKind.QUESTION, Decision.DENY, '{"action": "decline"}'),
+        ("plain", AskKind.PERMISSION, Decision.ALLOW, '{"action": "accept", "content": {}}'),
+        ("url", AskKind.AUTH, Decision.ALLOW, '{"action": "accept"'),
+        ("url", AskKind.AUTH, Decision.DENY, '{"action": "decline"}'),
+    ],
+)
+async def test_what_an_mcp_server_wants_is_allowed_or_declined(
+    claude: RealAgent, how: str, kind: AskKind, decision: Decision, told: str
+) -> None:
+    async with talking(claude, *with_server()) as talk:
+        await talk.prompt(f"go %% tool mcp__demo__greet {json.dumps({'how': how})} %% say greeted")
+        await talk.answer(await talk.asked(), Decision.ALLOW)
+        await auntil(lambda: talk.session.asks, LIMIT_S, "its request")
+        request = await talk.asked()
+        await talk.answer(request, decision)
+        await talk.ended(0)
+
+        assert kind is request.kind
+        assert () == talk.session.asks
+        assert talk.of(ToolFinished)[-1].output.startswith(told)
+
+
+async def test_an_interrupt_while_an_mcp_server_waits_withdraws_its_questions(claude: RealAgent) -> None:
+    async with talking(claude, *with_server()) as talk:
+        await talk.prompt("go %% tool mcp__demo__greet {} %% say greeted")
+        await talk.answer(await talk.asked(), Decision.ALLOW)
+        await auntil(lambda: talk.session.asks[2:], LIMIT_S, "the form")
+        await talk.agent.send(Interrupt())
+        await talk.ended(0)
+
+        await auntil(lambda: not talk.session.asks, LIMIT_S, "nothing is asked")
+        assert 3 == len(talk.of(RequestWithdrawn))
 
 
 async def test_a_denied_question_is_answered_with_the_reason(claude: RealAgent) -> None:
@@ -410,17 +470,15 @@ async def test_a_flag_that_it_does_not_know_is_said_in_its_words(claude: RealAge
         await backend.open(await launched(claude, "--no-such-flag"))
 
 
-async def test_killed_it_ends_with_its_signal_and_all_that_it_started(
+async def test_killed_it_ends_with_its_signal_and_all_that_it_had_just_started(
     claude: RealAgent, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(child, "LOOK_S", 0.05)
-    monkeypatch.setattr(child, "LOOK_AGAIN_S", 0.1)
+    """Its commands lead sessions of their own, and nobody has seen this one yet."""
+    monkeypatch.setattr(child, "LOOK_S", 600.0)
     async with talking(claude) as talk:
         await talk.prompt(f"go %% bash {SLEEP} %% say done")
         await talk.answer(await talk.asked(), Decision.ALLOW)
         await auntil(lambda: any("time.sleep" in line for line in commands(claude)), LIMIT_S, "the command")
-        known = talk.agent._child  # type: ignore[attr-defined]
-        await auntil(lambda: any("time.sleep" in line for line in lines_of(known._family)), LIMIT_S, "it was seen")
         os.kill(pid_of(talk), signal.SIGKILL)
         *_, ended = await talk.until_over()
 

@@ -489,7 +489,7 @@ class TestFailures:
     async def test_a_setting_that_codex_does_not_take_is_named(self, codex: RealAgent, stub: ModelStub) -> None:
         stub.must_be_called = False
         why = await not_opened(plain(codex, "-c", 'approval_policy="bogus"'))
-        assert "(exit code 1). It said: Error: unknown variant `bogus`" in why
+        assert "codex ended before it had opened a conversation (exit code 1): Error: unknown variant `bogus`" in why
         assert "<unknown>" not in why  # the backtrace
 
         assert "unknown variant `bogus`" in await not_opened(plain(codex, "--sandbox", "bogus"))

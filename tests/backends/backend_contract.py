@@ -5,6 +5,8 @@ Whatever a backend says is folded as a host would fold it; where that is enough,
 """
 
 import asyncio
+import os
+import signal
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -166,6 +168,23 @@ class AskingContract(Contract):
 
             with pytest.raises(RequestClosedError):
                 await heard.answer(request, Decision.ALLOW)
+
+    async def test_its_death_withdraws_what_it_asked_before_its_end_is_told(self) -> None:
+        async with self.opened() as heard:
+            await heard.prompt("ask git push")
+            request = await heard.until_asked()
+            await self.die(heard)
+            *before, ended = await heard.until_over()
+
+            assert isinstance(ended, SessionEnded)
+            assert [request.id] == [fact.request for fact in before if isinstance(fact, RequestWithdrawn)]
+
+    async def die(self, heard: Heard) -> None:
+        """Kill its process; one that lives in ours is closed."""
+        if heard.session.pid in (None, os.getpid()):
+            await heard.agent.aclose()
+        else:
+            os.kill(heard.session.pid, signal.SIGKILL)
 
     async def test_no_answer_means_that_it_waits(self) -> None:
         async with self.opened() as heard:

@@ -4,6 +4,7 @@ import asyncio
 import os
 import signal
 import sys
+import time
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
@@ -13,6 +14,7 @@ import pytest
 
 from kasmon.backends import child as room
 from kasmon.backends.child import KEPT_BYTES, LINE_BYTES, Child
+from kasmon.backends.family import MARK
 from kasmon.errors import LaunchError, SessionEndedError
 from tests.waiting import auntil
 
@@ -27,6 +29,20 @@ if not os.fork():
 os.wait()
 """
 """Leaves a process behind that has left its family and holds its pipes open, and says its id."""
+APART = """
+import subprocess, time
+print(subprocess.Popen(["sleep", "600"], start_new_session=True).pid, flush=True)
+time.sleep(600)
+"""
+"""Starts one in a session of its own, and says its id."""
+BREEDING = """
+import os, subprocess, time
+os.setsid()
+for _ in range(1000):
+    print(subprocess.Popen(["sleep", "600"], start_new_session=True).pid, flush=True)
+    time.sleep(0.002)
+"""
+MARKED = {MARK: "kasmon-x1"}
 SECRET = "s3cr3t-of-nobody-0123456789"
 
 
@@ -300,16 +316,67 @@ time.sleep(600)
         code = "import subprocess as s, time; p = s.Popen(['sleep', '600'], start_new_session=True)\n"
         async with started(code + "print(p.pid, flush=True); time.sleep(600)") as child:
             grandchild = int(await first(child))
-            await auntil(lambda: child._family)
+            await auntil(lambda: child._family.known)
             os.kill(child.pid, signal.SIGKILL)
             await child.wait()
 
             assert not is_alive(grandchild)
 
-    async def test_what_left_the_family_while_it_lived_is_left_alone(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    @pytest.mark.parametrize("code", [APART, DAEMON + "time.sleep(600)"], ids=["in its family", "that left it"])
+    async def test_what_it_began_right_before_it_was_killed_ends_too(
+        self, code: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """No look has seen it, and nobody is its parent any more: it is known by its mark."""
+        monkeypatch.setattr(room, "LOOK_S", 600.0)
+        async with started(code, variables=MARKED) as child:
+            late = int(await first(child))
+            os.kill(child.pid, signal.SIGKILL)
+            await child.wait()
+
+            assert not child._family.known
+            assert not is_alive(late)
+
+    async def test_what_a_late_one_starts_while_it_is_being_ended_ends_too(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(room, "LOOK_S", 600.0)
+        code = (
+            f"import subprocess as s, sys, time\ns.Popen([sys.executable, '-S', '-c', {BREEDING!r}])\ntime.sleep(600)"
+        )
+        async with started(code, variables=MARKED) as child:
+            lines = child.lines()
+            young = [int(await anext(lines)) for _ in range(3)]
+            os.kill(child.pid, signal.SIGKILL)
+            young += [int(line) async for line in lines if line.isdigit()]
+            await child.wait()
+
+            assert [] == [pid for pid in young if is_alive(pid)]
+
+    async def test_what_carries_the_mark_of_another_session_or_of_a_process_before_is_left_alone(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(room, "LOOK_S", 600.0)
+        before = await asyncio.create_subprocess_exec("sleep", "600", env={**os.environ, **MARKED})
+        began = time.monotonic()
+        await auntil(lambda: time.monotonic() > began + 0.03)  # the system's own clock ticks by 10 ms
+        async with started(APART, variables=MARKED) as child:
+            await first(child)
+            other = await asyncio.create_subprocess_exec("sleep", "600", env={**os.environ, MARK: "kasmon-x2"})
+            os.kill(child.pid, signal.SIGKILL)
+            await child.wait()
+
+            assert (True, True) == (is_alive(before.pid), is_alive(other.pid))
+        for process in (before, other):
+            process.kill()
+            await process.wait()
+
+    @pytest.mark.parametrize("variables", [{}, {MARK: "kasmon-x1"}], ids=["unmarked", "marked"])
+    async def test_what_left_the_family_while_it_lived_is_left_alone(
+        self, variables: dict[str, str], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         """A daemon that an agent started on purpose is not ours to end."""
         monkeypatch.setattr(room, "REST_S", 0.1)
-        async with started(DAEMON + "print('left', flush=True); time.sleep(600)") as child:
+        async with started(DAEMON + "print('left', flush=True); time.sleep(600)", variables=variables) as child:
             lines = child.lines()
             daemon = int(await anext(lines))
             assert b"left" == await anext(lines)

@@ -10,11 +10,12 @@ from acp import RequestError
 
 from kasmon.backends.acp import failing, turn
 from kasmon.backends.acp.configuring import Configuring
+from kasmon.backends.acp.hearing import Hearing
 from kasmon.backends.acp.known import Known
 from kasmon.backends.acp.opening import Conversation, Opening
 from kasmon.backends.acp.outbox import Outbox
 from kasmon.backends.acp.peer import Peer
-from kasmon.backends.acp.pipe import Asked, Pipe
+from kasmon.backends.acp.pipe import Pipe
 from kasmon.backends.acp.questions import Questions
 from kasmon.backends.acp.translation import Translation
 from kasmon.backends.base import Chunk
@@ -31,13 +32,7 @@ LAST_S: Final = 1.5
 """How long its process may outlast its output, and its output its process."""
 PARTING_S: Final = 2.0
 """How long the end of a running turn is tried before the process is ended."""
-STRAY_S: Final = 0.5
-"""A message outside of any turn is finished when nothing was added to it for so long."""
 INTERRUPTED: Final = "the turn was interrupted"
-METHOD_NOT_FOUND: Final = -32601
-NOT_OFFERED: Final = ("fs/", "terminal/", "elicitation/", "mcp/")
-"""Requests of the protocol that kasmon has said it does not take; opencode asks it to write files all the same, and
-writes them itself when it is refused."""
 GONE: Final = (ConnectionError, SessionEndedError)
 
 
@@ -50,20 +45,18 @@ class AcpAgent:
         self._child = child
         self._around = around
         self._session = ""
-        self._translation = Translation(launch.workdir, launch.remembers)
+        self._translation = Translation(launch.workdir, launch.remembers, launch.used)
         self._outbox = Outbox()
         self._say = self._outbox.say
         self._questions = Questions(launch, self._translation, self._say)
+        self._heard = Hearing(self._translation, self._questions, self._say)
         self._turn: asyncio.Task[None] | None = None
-        self._stray: asyncio.TimerHandle | None = None
-        self._garbage = b""
-        """The first line of its output that was no message."""
         self._stopping: asyncio.Task[None] | None = None
         self._living: asyncio.Task[None] | None = None
         self._why = ""
         """Why it was ended; empty while nobody ended it."""
-        self._pipe = Pipe(child, self._skipped, self._outbox.room)
-        self._peer = Peer(self._pipe, self._called)
+        self._pipe = Pipe(child, self._heard.skipped, self._outbox.room)
+        self._peer = Peer(self._pipe, self._heard.called)
 
     async def introduce(self) -> None:
         """Open the conversation; from then on `events` tells.
@@ -93,6 +86,7 @@ class AcpAgent:
         doubts = [NoticeRaised(at=at, text=conversation.doubt, level="warning")] if conversation.doubt else []
         self._outbox.introduce([started])
         self._say([*self._translation.now_set(conversation.settings, at), *doubts])
+        self._heard.is_open = True
         self._living = asyncio.create_task(self._live())
 
     def events(self) -> AsyncIterator[Event | Chunk]:
@@ -148,7 +142,7 @@ class AcpAgent:
 
     def _evidence(self) -> str:
         """What the agent said beside its protocol."""
-        printed = failing.cleaned(self._garbage.decode("utf-8", "replace"), self._around.secrets)
+        printed = failing.cleaned(self._heard.garbage.decode("utf-8", "replace"), self._around.secrets)
         said = (("It said:", self._child.last_words), ("It printed:", printed))
         return " ".join(f"{how} {words}" for how, words in said if words)
 
@@ -201,6 +195,7 @@ class AcpAgent:
             raise SessionBusyError(self._launch.session, "asking" if self._questions else "working")
         at = time.time()
         self._say([*self._translation.begins(at), TurnStarted(at=at, prompt=wish.text, by=wish.by)])
+        self._heard.in_turn = True
         self._turn = asyncio.create_task(self._take_turn(wish.text))
 
     async def _take_turn(self, text: str) -> None:
@@ -215,7 +210,7 @@ class AcpAgent:
         except GONE:
             return  # its end says more
         finally:
-            self._turn, self._questions.is_closed = None, False
+            self._turn, self._heard.in_turn, self._questions.is_closed = None, False, False
         at = time.time()
         self._questions.withdraw("the turn ended", at)
         if answer is not None and not (ended := [end] if (end := turn.ended(answer, at)) is not None else []):
@@ -223,6 +218,14 @@ class AcpAgent:
         self._say([*self._translation.ends(at, answer), *ended])
 
     async def _answer(self, answer: Answer) -> None:
+        if self._questions.forms.has(answer.request):
+            settled = self._questions.forms.take(answer, time.time())
+            if settled.ends_turn:
+                await self._cancel()
+            self._questions.forms.tell(settled)
+            if settled.ends_turn:
+                self._questions.withdraw(INTERRUPTED, time.time())
+            return
         waiting = self._questions.take(answer)
         if answer.decision is Decision.CANCEL:
             await self._cancel()
@@ -249,44 +252,3 @@ class AcpAgent:
         configuring = Configuring(self._peer, self._translation, self._around.secrets)
         for setting, value in configuring.wanted(wish):
             self._say(await configuring.set(setting, value))
-
-    # What it says
-
-    async def _called(self, method: str, params: Any, is_notice: bool) -> Any:
-        """The SDK's handler for whatever the agent sends."""
-        at = time.time()
-        if is_notice:
-            self._noticed(method, params, at)
-            return None
-        assert isinstance(params, Asked)
-        if method == "session/request_permission":
-            return await self._questions.asked(params, at)
-        if not method.startswith(NOT_OFFERED):
-            self._say(self._translation.foreign.seen(method, params.params, at))
-        raise RequestError(METHOD_NOT_FOUND, f"kasmon does not offer {method!r}")
-
-    def _noticed(self, method: str, params: Any, at: float) -> None:
-        if method == "session/update":
-            self._say(self._translation.heard(params, at))
-            self._questions.withdraw_what_is_over(at)
-            self._watch_stray()
-        elif method == "$/cancel_request":
-            self._questions.take_back(params.get("requestId") if isinstance(params, dict) else None, at)
-        else:
-            self._say(self._translation.foreign.seen(method, params, at))
-
-    def _skipped(self, line: bytes) -> None:
-        self._garbage = self._garbage or line[:400]
-        self._say(self._translation.foreign.garbage(line, time.time()))
-
-    def _watch_stray(self) -> None:
-        """Finish a message outside of any turn, which nothing else would end."""
-        if self._stray is not None:
-            self._stray.cancel()
-            self._stray = None
-        if self._turn is None and self._translation.speech.is_open:
-            self._stray = asyncio.get_running_loop().call_later(STRAY_S, self._end_stray)
-
-    def _end_stray(self) -> None:
-        if self._turn is None:
-            self._say(self._translation.speech.ended(time.time()))

@@ -11,6 +11,8 @@ RAW: Final = 4000
 """How much of it is kept, in characters."""
 KINDS: Final = 100
 """How many kinds are told apart; an agent that invents names fills no log."""
+NAME: Final = 200
+"""How much of its name is kept, in characters."""
 NO_MESSAGE: Final = "a line that is no message"
 
 log = logging.getLogger(__name__)
@@ -25,6 +27,7 @@ class Foreign:
     def seen(self, what: str, raw: object, at: float) -> list[Event]:
         """What to note about a *what*, said as *raw*; nothing if one was seen before."""
         what = what[:200]
+        what = what[:NAME]
         if what not in self.counted and len(self.counted) >= KINDS:
             what = "something else"
         self.counted[what] += 1

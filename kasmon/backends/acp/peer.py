@@ -9,6 +9,9 @@ from acp.connection import Connection, MethodHandler
 from acp.schema import (
     CancelNotification,
     ClientCapabilities,
+    ElicitationCapabilities,
+    ElicitationFormCapabilities,
+    ElicitationUrlCapabilities,
     FileSystemCapabilities,
     Implementation,
     InitializeRequest,
@@ -26,8 +29,12 @@ from pydantic import BaseModel
 import kasmon
 from kasmon.backends.acp.pipe import HALF, Pipe
 
-ABLE: Final = ClientCapabilities(fs=FileSystemCapabilities(read_text_file=False, write_text_file=False), terminal=False)
-"""What the agent may ask of us: nothing but permissions. It reads, writes and runs by itself, and asks before."""
+ABLE: Final = ClientCapabilities(
+    fs=FileSystemCapabilities(read_text_file=False, write_text_file=False),
+    terminal=False,
+    elicitation=ElicitationCapabilities(form=ElicitationFormCapabilities(), url=ElicitationUrlCapabilities()),
+)
+"""What the agent may ask of us: permissions, and what people know. It reads, writes and runs by itself."""
 
 
 class Peer:

@@ -1,4 +1,7 @@
-"""The permissions that an agent waits for: opened, answered once, or withdrawn when it no longer waits."""
+"""The permissions that an agent waits for: opened, answered once, or withdrawn when it no longer waits.
+
+What else it wants to know is in `forms`.
+"""
 
 import asyncio
 import time
@@ -9,6 +12,7 @@ from acp import RequestError
 from pydantic import ValidationError
 
 from kasmon.backends.acp import asking
+from kasmon.backends.acp.forms import Forms
 from kasmon.backends.acp.pipe import Asked
 from kasmon.backends.acp.translation import Translation
 from kasmon.backends.base import Chunk
@@ -52,6 +56,7 @@ class Questions:
     ) -> None:
         self.is_closed = False
         """The turn is being ended: whatever the agent asks meanwhile is denied."""
+        self.forms = Forms(launch, translation, say)
         self._launch = launch
         self._translation = translation
         self._say = say
@@ -59,7 +64,7 @@ class Questions:
         self._counted = 0
 
     def __len__(self) -> int:
-        return len(self._waiting)
+        return len(self._waiting) + len(self.forms)
 
     async def asked(self, asked: Asked, at: float) -> dict[str, Any]:
         """The answer to *asked*, when there is one.
@@ -126,6 +131,7 @@ class Questions:
 
     def withdraw(self, why: str, at: float) -> None:
         """The agent is not to wait for any of them any more."""
+        self.forms.withdraw(why, at)
         self._withdraw(list(self._waiting.values()), why, at)
 
     def withdraw_what_is_over(self, at: float) -> None:
@@ -135,6 +141,7 @@ class Questions:
 
     def take_back(self, number: object, at: float) -> None:
         """The agent takes back what it asked as *number*."""
+        self.forms.take_back(number, at)
         taken = [waiting for waiting in self._waiting.values() if waiting.number == number]
         self._withdraw(taken, "the agent took it back", at)
 

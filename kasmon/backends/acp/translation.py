@@ -32,8 +32,9 @@ from kasmon.backends.acp.known import Habit
 from kasmon.backends.acp.settings import Settings, of_options
 from kasmon.backends.acp.speech import Speech
 from kasmon.backends.acp.tools import STATES, Tools
-from kasmon.backends.acp.usage import Counted
+from kasmon.backends.acp.usage import NOTHING, Counted
 from kasmon.backends.base import Chunk
+from kasmon.model.command import Used
 from kasmon.model.event import Event, PlanItem, PlanUpdated
 
 Said = Sequence[Event | Chunk]
@@ -59,14 +60,14 @@ MODE: Final = re.compile(r"\[MODE_UPDATE\] (\S{1,64})\s*")
 class Translation:
     """What one agent has said, as far as what it says next depends on it."""
 
-    def __init__(self, workdir: str, remembers: str = "") -> None:
+    def __init__(self, workdir: str, remembers: str = "", used: Used = NOTHING) -> None:
         self.session: str | None = None
         """The agent's id of the conversation; None until it is known."""
         self.habits: frozenset[Habit] = frozenset()
         self.history: History | None = None
         """What is replayed; None where the conversation is new, and from the first prompt on."""
         self.settings = Settings()
-        self.counted = Counted()
+        self.counted = Counted.after(used)
         self.speech = Speech()
         self.tools = Tools(workdir)
         self.foreign = Foreign()

@@ -6,30 +6,45 @@ call of the model, which add up to nothing and are left out.
 """
 
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from acp.schema import Usage, UsageUpdate
 from pydantic import ValidationError
 
 from kasmon.backends.acp.known import Habit
+from kasmon.model.command import Used
 from kasmon.model.event import UsageReported
+
+NOTHING: Final = Used()
 
 
 class Counted(NamedTuple):
-    """Totals so far; tokens."""
+    """Totals so far; tokens. They go on from those of the processes before, whether the agent's own do or not."""
 
     input: int = 0
     output: int = 0
     context: int = 0
     limit: int = 0
     cost_usd: float | None = None
+    missed: tuple[int, int] | None = None
+    """What came in and went out before, and is not in the agent's totals; None until it told one."""
+    missed_usd: float | None = None
+
+    @classmethod
+    def after(cls, used: Used) -> "Counted":
+        """Those of a session that had *used* so much when its agent was opened."""
+        return cls(input=used.input, output=used.output, cost_usd=used.cost_usd)
 
     def updated(self, update: UsageUpdate) -> "Counted":
         """These, after *update*. A context of no tokens is what opencode says after a turn that failed."""
-        cost = self.cost_usd
-        if update.cost is not None and update.cost.currency.upper() == "USD":
-            cost = update.cost.amount
-        return self._replace(context=update.used or self.context, limit=update.size or self.limit, cost_usd=cost)
+        now = self._replace(context=update.used or self.context, limit=update.size or self.limit)
+        if update.cost is None or update.cost.currency.upper() != "USD":
+            return now
+        amount, before = update.cost.amount, self.cost_usd or 0.0
+        missed = self.missed_usd
+        if missed is None:
+            missed = before if amount < before else 0.0
+        return now._replace(cost_usd=missed + amount, missed_usd=missed)
 
     def answered(self, answer: Mapping[str, Any], habits: frozenset[Habit]) -> "Counted":
         """These, after a turn that ended with *answer*."""
@@ -42,7 +57,11 @@ class Counted(NamedTuple):
             usage = Usage.model_validate(answer.get("usage"))
         except ValidationError:
             return self
-        return self._replace(input=usage.input_tokens, output=usage.output_tokens)
+        took, gave = usage.input_tokens, usage.output_tokens
+        missed = self.missed
+        if missed is None:
+            missed = (self.input, self.output) if took + gave < self.input + self.output else (0, 0)
+        return self._replace(input=missed[0] + took, output=missed[1] + gave, missed=missed)
 
     def told(self, at: float) -> UsageReported:
         return UsageReported(

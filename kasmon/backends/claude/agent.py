@@ -23,6 +23,7 @@ from kasmon.backends.base import Chunk
 from kasmon.backends.child import Child
 from kasmon.backends.claude.asks import Allow, Reply
 from kasmon.backends.claude.diff import CHANGING
+from kasmon.backends.claude.elicitation import ELICITATION, reply
 from kasmon.backends.claude.field import Message, inner, text
 from kasmon.backends.claude.file import held
 from kasmon.backends.claude.known import name_of
@@ -92,6 +93,8 @@ class ClaudeAgent:
         match wish:
             case Prompt():
                 await self._prompt(wish)
+            case Answer() if self._translator.elicitations.has(wish.request):
+                await self._tell_server(wish)
             case Answer():
                 self._answer(wish)
             case Interrupt():
@@ -130,6 +133,16 @@ class ClaudeAgent:
         self._outbox.put(outcome.events)
         if outcome.reply is not None and not (reply := self._reply(outcome.call)).done():
             reply.set_result(outcome.reply)
+
+    async def _tell_server(self, answer: Answer) -> None:
+        """Answer what an MCP server wants to know, once all of its form is filled in."""
+        settled = self._translator.elicitations.answer(answer, time.time())
+        self._outbox.put(settled.events)
+        if settled.result is not None:
+            await self._child.write(reply(settled.call, settled.result))
+        if settled.ends_turn:
+            with self._refusing():
+                await self._client.interrupt()
 
     async def _configure(self, wish: Configure) -> None:
         settings = self._translator.settings
@@ -171,6 +184,16 @@ class ClaudeAgent:
             log.exception("a message could not be read")
             self._outbox.put([NoticeRaised(at=at, text=f"A message could not be read: {error!r}", level="error")])
         self._time_limit()
+        await self._refuse_unseen(message)
+
+    async def _refuse_unseen(self, message: Message | NoMessage) -> None:
+        """Tell a server whose request nobody can see that nobody will answer it."""
+        if isinstance(message, NoMessage) or name_of(message) != ELICITATION:
+            return
+        call = text(message, "request_id")
+        if call and not self._translator.elicitations.waits(call):
+            with contextlib.suppress(SessionEndedError):
+                await self._child.write(reply(call, None))
 
     async def _before(self, message: Message | NoMessage) -> str | None:
         """What the file holds that *message* asks to change."""

@@ -12,6 +12,7 @@ from kasmon.backends.claude.introduction import check, introduction, why_not
 from kasmon.backends.claude.plan import Plan, planned
 from kasmon.backends.claude.settings import Settings
 from kasmon.backends.claude.translator import Translator
+from kasmon.backends.claude.usage import Usage
 from kasmon.errors import LaunchError
 from kasmon.model.command import Launch
 
@@ -31,6 +32,7 @@ class ClaudeBackend:
         asks=True,
         edits_input=True,
         cancels=True,
+        hears_reasons=True,
         steers=True,
         sets_model=True,
         sets_permission_mode=True,
@@ -49,7 +51,8 @@ class ClaudeBackend:
         began, limit_s = time.time(), launch.handshake_s or HANDSHAKE_S
         plan = await asyncio.to_thread(planned, launch)
         child = await Child.start(plan.argv, workdir=launch.workdir, environment=plan.variables, secrets=plan.secrets)
-        translator = Translator(launch.session, Settings(plan.conversation, may_bypass=launch.bypassing))
+        settings, usage = Settings(plan.conversation, may_bypass=launch.bypassing), Usage(launch.used, plan.carried)
+        translator = Translator(launch.session, settings, usage)
         agent: ClaudeAgent | None = None
         try:
             async with asyncio.timeout(limit_s):

@@ -4,6 +4,7 @@
 which one a running process has. Neither format is promised, so what cannot be read counts as not there.
 """
 
+import contextlib
 import json
 from collections.abc import Iterator
 from enum import Enum
@@ -11,10 +12,14 @@ from glob import escape
 from pathlib import Path
 from typing import Final
 
-from kasmon.backends.claude.field import Message, inner, parts, text
+from kasmon.backends.claude.field import Message, amount, inner, parts, text
+from kasmon.backends.claude.usage import of_models
+from kasmon.model.command import Used
 
 MARKS: Final = (b'"enqueue"', b'"type":"user"')
 """What is in the lines that may hold a prompt; the others can be long, and are not read."""
+FIGURES: Final = b'"type":"cost-state"'
+"""What is in the line that a process writes when it ends cleanly: the next one counts on from there."""
 NO_PROMPT: Final = ("<command-", "<local-command-", "<system-reminder>", "<task-notification>", "[Request interrupted")
 """How texts begin that stand in the user's name, and are nobody's prompt."""
 
@@ -53,6 +58,18 @@ def memory(config: Path, conversation: str, prompt: str) -> Memory:
     if last.strip() == prompt.strip():
         return Memory.ENDS_WITH_IT
     return Memory.HOLDS_IT if is_there else Memory.WITHOUT_IT
+
+
+def carried(config: Path, conversation: str) -> Used:
+    """The figures that the agent itself goes on from when it goes on with *conversation*; none where it kept none."""
+    file = transcript(config, conversation)
+    kept: Message = {}
+    if file is not None:
+        with contextlib.suppress(OSError), file.open("rb") as lines:
+            for line in lines:
+                if FIGURES in line and (entry := _object(line)).get("sessionId") == conversation:
+                    kept = entry
+    return of_models(inner(kept, "modelUsage"), amount(kept, "totalCostUSD"))
 
 
 def prompts(file: Path) -> Iterator[str]:

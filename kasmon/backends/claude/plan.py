@@ -14,10 +14,10 @@ from kasmon.backends.claude.command import (
     config_folder,
     environment,
 )
-from kasmon.backends.claude.history import Memory, memory
+from kasmon.backends.claude.history import Memory, carried, memory
 from kasmon.backends.surroundings import surroundings
 from kasmon.errors import ExtraMissingError, LaunchError
-from kasmon.model.command import Launch
+from kasmon.model.command import Launch, Used
 
 SDK: Final = "claude-agent-sdk"
 
@@ -33,6 +33,8 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     """The id that it is to have; empty where the user's flags choose it."""
     memory: Memory | None
     """What its transcript says of a conversation that goes on; None for a new one."""
+    carried: Used = Used()
+    """The figures that it goes on from."""
 
     @property
     def config(self) -> Path:
@@ -71,4 +73,5 @@ def planned(launch: Launch) -> Plan:
         secrets=around.secrets,
         conversation=begin or resume,
         memory=known,
+        carried=carried(Path(config_folder(variables)), resume) if resume else Used(),
     )

@@ -8,8 +8,11 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Final
 
+import msgspec
+
 from kasmon.backends.claude.asks import Asks
 from kasmon.backends.claude.content import Content, Said
+from kasmon.backends.claude.elicitation import ELICITATION, wanted
 from kasmon.backends.claude.field import Message, count, inner, parts, text
 from kasmon.backends.claude.known import SILENT, name_of
 from kasmon.backends.claude.limit import Limit, retried
@@ -20,10 +23,16 @@ from kasmon.backends.claude.settings import Settings
 from kasmon.backends.claude.tool import as_json
 from kasmon.backends.claude.turn import Turns
 from kasmon.backends.claude.usage import Usage
+from kasmon.backends.elicitation import Elicitations
 from kasmon.model.event import Event, ForeignSeen, NoticeRaised, TurnEnded
 from kasmon.model.permission import SessionId
 
 ASK: Final = "control_request/can_use_tool"
+KINDS: Final = 100
+"""How many kinds of unknown things are told apart; an agent that invents names fills no log."""
+OTHER: Final = "something else"
+NAME_CHARACTERS: Final = 200
+NO_LONGER: Final = "the agent no longer waits for it"
 NO_MESSAGE: Final = "no message"
 SYNTHETIC: Final = "<synthetic>"
 """The model of what no model said."""
@@ -34,15 +43,16 @@ log = logging.getLogger(__name__)
 class Translator:
     """One agent's messages, in the order in which they came."""
 
-    def __init__(self, session: SessionId, settings: Settings) -> None:
+    def __init__(self, session: SessionId, settings: Settings, usage: Usage) -> None:
         self.asks = Asks()
+        self.elicitations = Elicitations(session)
         self.turns = Turns()
         self.limit = Limit()
         self.settings = settings
         self._session = session
         self._content = Content()
         self._notices = Notices()
-        self._usage = Usage()
+        self._usage = usage
         self._foreign: Counter[str] = Counter()
 
     def heard(self, message: Message | NoMessage, at: float, before: str | None = None) -> Iterator[Said]:
@@ -61,6 +71,7 @@ class Translator:
             yield said
             if isinstance(said, TurnEnded):
                 yield from self.asks.opened_again(at)
+                yield from self.elicitations.opened_again(at)
 
     def ended(self, why: str, at: float) -> Iterator[Event]:
         """The facts that remain when the agent's process is gone."""
@@ -68,6 +79,7 @@ class Translator:
             if times > 1:
                 log.warning("%s came %d times; this version of kasmon does not know it", name, times)
         yield from self.asks.all_withdrawn(why, at)
+        yield from self.elicitations.all_withdrawn(why, at)
 
     def _of(self, name: str, message: Message, at: float, before: str | None) -> Iterator[Said]:
         match name:
@@ -90,8 +102,12 @@ class Translator:
             case _ if name == ASK:
                 context = Context(session=self._session, at=at, before=before, said=self._content.said)
                 yield from self.asks.asked(text(message, "request_id"), inner(message, "request"), context)
+            case _ if name == ELICITATION:
+                call, asked = text(message, "request_id"), wanted(inner(message, "request"))
+                yield from self.elicitations.asked(call, asked, at) or self._unknown(name, as_json(message), at)
             case "control_cancel_request":
-                yield from self.asks.withdrawn(text(message, "request_id"), "the agent no longer waits for it", at)
+                for asks in (self.asks, self.elicitations):
+                    yield from asks.withdrawn(text(message, "request_id"), NO_LONGER, at)
             case _ if message.get("type") == "system":
                 yield from self._of_system(name, message, at)
             case _ if name not in SILENT:
@@ -153,6 +169,7 @@ class Translator:
         yield from self.turns.result(message, at)
 
     def _unknown(self, name: str, raw: str, at: float) -> Iterator[Event]:
+        name = name[:NAME_CHARACTERS]
         foreign = ForeignSeen(at=at, what=name, raw=raw[:RAW_CHARACTERS])
         if name == NO_MESSAGE and not self._foreign[name]:
             text = "claude wrote a line that is no message of its protocol. It is kept; kasmon goes on."
@@ -164,6 +181,8 @@ class Translator:
         yield from self._once(foreign)
 
     def _once(self, foreign: ForeignSeen) -> Iterator[Event]:
+        if foreign.what not in self._foreign and len(self._foreign) >= KINDS:
+            foreign = msgspec.structs.replace(foreign, what=OTHER)
         self._foreign[foreign.what] += 1
         if self._foreign[foreign.what] == 1:
             yield foreign

@@ -4,13 +4,14 @@
 |---|---|
 | `usage` of a message | that one request to the model: what fills the context window now |
 | `modelUsage` and `total_cost_usd` of a result | everything since the process started, sub-agents too |
-| the same after a resume | goes on where the process before ended cleanly, else anew from 0 |
+| the same after a resume | goes on from what the last process that ended cleanly has kept, else anew from 0 |
 | the same after `/clear` | anew from 0 |
 """
 
 from typing import NamedTuple
 
 from kasmon.backends.claude.field import Message, amount, count, inner, text
+from kasmon.model.command import Used
 from kasmon.model.event import UsageReported
 
 
@@ -22,15 +23,21 @@ class _Total(NamedTuple):
     def plus(self, other: "_Total") -> "_Total":
         return _Total(self.input + other.input, self.output + other.output, self.cost_usd + other.cost_usd)
 
+    def beyond(self, other: "_Total") -> "_Total":
+        """What is in this and not in *other*."""
+        cost_usd = max(0.0, self.cost_usd - other.cost_usd)
+        return _Total(max(0, self.input - other.input), max(0, self.output - other.output), cost_usd)
+
 
 class Usage:
     """What the session has used so far; each report is a total, never an addition."""
 
-    def __init__(self) -> None:
-        self._before = _Total()
-        """Of conversations that were cleared."""
-        self._told = _Total()
-        """As the last result said."""
+    def __init__(self, used: Used, carried: Used) -> None:
+        """*used*: by the session, in processes before; *carried*: how much of that the agent itself goes on from."""
+        self._told = _total(carried)
+        """As the last result said, or will say at least."""
+        self._before = _total(used).beyond(self._told)
+        """Of processes that the agent no longer knows, and of conversations that were cleared."""
         self._since = _Total()
         """Of the requests since, the agent's own only."""
         self._context = self._limit = 0
@@ -56,12 +63,7 @@ class Usage:
         cost = amount(result, "total_cost_usd")
         if not models and not cost:
             return None
-        inputs = ("inputTokens", "cacheReadInputTokens", "cacheCreationInputTokens")
-        self._told = _Total(
-            input=sum(count(used, name) for used in models.values() for name in inputs),
-            output=sum(count(used, "outputTokens") for used in models.values()),
-            cost_usd=cost or 0.0,
-        )
+        self._told = _total(of_models(models, cost))
         self._since = _Total()
         windows = {name: count(used, "contextWindow") for name, used in models.items()}
         self._limit = windows.get(self._model) or max(windows.values(), default=0) or self._limit
@@ -87,6 +89,21 @@ class Usage:
             limit=self._limit,
             cost_usd=total.cost_usd if with_cost else None,
         )
+
+
+def of_models(models: Message, cost_usd: float | None) -> Used:
+    """The sum of the agent's own figures for each model."""
+    figures = [inner(models, name) for name in models]
+    inputs = ("inputTokens", "cacheReadInputTokens", "cacheCreationInputTokens")
+    return Used(
+        input=sum(count(used, name) for used in figures for name in inputs),
+        output=sum(count(used, "outputTokens") for used in figures),
+        cost_usd=cost_usd,
+    )
+
+
+def _total(used: Used) -> _Total:
+    return _Total(used.input, used.output, used.cost_usd or 0.0)
 
 
 def _input(usage: Message) -> int:

@@ -16,6 +16,8 @@ from kasmon.backends.claude.field import Message, inner, text
 from kasmon.backends.claude.line import NoMessage, read
 from kasmon.errors import SessionEndedError
 
+ELICITING: Final = "elicitation"
+"""What the SDK would refuse in the agent's face; it is answered beside it."""
 GONE: Final = "claude has ended"
 
 
@@ -78,6 +80,6 @@ def controlling(message: Message) -> Message | None:
         case "control_request" if name and text(request, "subtype") == "can_use_tool":
             asked = {"subtype": "can_use_tool", "tool_name": text(request, "tool_name"), "tool_use_id": name}
             return {**message, "request": {**asked, "input": inner(request, "input")}}
-        case "control_request" if name and text(request, "subtype"):
+        case "control_request" if name and text(request, "subtype") not in ("", ELICITING):
             return message
     return None

@@ -21,6 +21,8 @@ WITHIN: Final = frozenset(
 )
 """What codex tells the programs that it starts. kasmon may be one of them; its own agents are not."""
 BACKTRACE: Final = "Stack backtrace:"
+NO_SERVER: Final = ("unrecognized subcommand", "unexpected argument", "No such command")
+"""What a codex, or another program, says that has no app-server."""
 
 
 class CodexBackend:
@@ -31,6 +33,7 @@ class CodexBackend:
         streams=True,
         asks=True,
         cancels=True,
+        hears_reasons=True,
         steers=True,
         sets_model=True,
         sets_permission_mode=True,
@@ -80,12 +83,18 @@ def _surroundings(launch: Launch) -> Surroundings:
 
 
 def _not_opened(path: str, why: str, child: Child) -> LaunchError:
-    """Why the program at *path* is of no use, with what it said last."""
-    words = child.last_words.partition(BACKTRACE)[0].strip()
+    """Why the program at *path* is of no use, with what it said last, and what can be done about that."""
+    said = child.last_words.partition(BACKTRACE)[0]
+    words = "; ".join(line.strip() for line in said.splitlines() if line.strip()).rstrip(".")
     ended = f"exit code {child.exit_code}" if child.exit_code is not None else child.signal
     how = f" ({ended})" if why.startswith("ended") and ended else ""
-    said = f" It said: {words}" if words else ""
-    return LaunchError(f"{path!r} {why}{how}.{said}", hint="kasmon needs a codex that has `codex app-server`.")
+    is_other = not words or any(sign in words for sign in NO_SERVER)
+    fix = (
+        "kasmon needs a codex that has `codex app-server`" if is_other else "Check the profile's flags, and its config"
+    )
+    return LaunchError(
+        f"codex {why}{how}{f': {words}' if words else ''}.", hint=f"{fix}; {path!r} is what was started."
+    )
 
 
 backend = CodexBackend()

@@ -208,13 +208,14 @@ class CodexAgent:
         if self._lifting is not None:
             self._lifting.cancel()
         self._tell(
+            *self._talk.ended(time.time()),
             SessionEnded(
                 at=time.time(),
                 exit_code=self._child.exit_code,
                 signal=self._child.signal,
                 why=self._why,
                 last_words=self._child.last_words,
-            )
+            ),
         )
 
     async def _list_models(self) -> None:

@@ -11,6 +11,10 @@
 | `--no-alt-screen` `--no-daemon` | nothing: they are about its screen |
 
 Any other word cannot be carried, and is refused by name.
+
+What a setting may be, codex says, and its two faces differ: the app-server of 0.169 knows the approval policy
+`untrusted`, which asks for all but harmless commands; `codex` on a terminal refuses it (`-a` is `on-request` or `never`
+there, and its config may not say `untrusted` either). So a profile with `-a untrusted` runs in mode `sdk` only.
 """
 
 import json

@@ -3,8 +3,10 @@
 from typing import Final
 
 from kasmon.backends.codex.shape import Table, at, number, table, text
+from kasmon.model.command import Used
 from kasmon.model.event import LimitLifted, LimitReached, UsageReported
 
+NOTHING: Final = Used()
 LIMITS: Final = frozenset({"usageLimitExceeded", "rateLimitExceeded"})
 """Codex's words for a turn that failed because its provider wants it to wait."""
 TOO_MANY: Final = 429
@@ -12,30 +14,42 @@ TOO_MANY: Final = 429
 
 
 class Meter:
-    """The figures of one session. `main` is the thread that a person talks to; the others are its sub-agents'."""
+    """The figures of one session: of the thread that a person talks to, and of its sub-agents'."""
 
-    def __init__(self, main: str) -> None:
+    def __init__(self, used: Used = NOTHING) -> None:
+        """*used*: by the session before; codex itself begins each thread of before with its own old total."""
         self.is_limited = False
-        self._main = main
+        self.main = ""
+        """The thread that a person talks to; empty until it is known."""
+        self._before = (used.input, used.output)
         self._threads: dict[str, Table] = {}
+        self._began: dict[str, tuple[int, int]] = {}
+        """What each thread had used before, by codex's own count: what came in, and what out."""
         self._told: tuple[int, ...] = ()
         self._windows: dict[str, Table] = {}
 
-    def used(self, params: Table, now: float) -> UsageReported | None:
-        """The session's totals after thread/tokenUsage/updated; None if they are as before."""
-        self._threads[text(params, "threadId")] = table(params, "tokenUsage")
-        main = self._threads.get(self._main, {})
-        figures = (
-            sum(number(usage, "total", "inputTokens") or 0 for usage in self._threads.values()),
-            sum(number(usage, "total", "outputTokens") or 0 for usage in self._threads.values()),
-            number(main, "last", "totalTokens") or 0,
-            number(main, "modelContextWindow") or 0,
-        )
+    def used(self, params: Table, now: float, *, in_turn: bool) -> UsageReported | None:
+        """The session's totals after thread/tokenUsage/updated; None if they are as before.
+
+        *in_turn*: a turn of its thread runs. Where none does, codex repeats what it knows of before.
+        """
+        thread, usage = text(params, "threadId"), table(params, "tokenUsage")
+        self._threads[thread] = usage
+        total, last = _counted(usage, "total"), _counted(usage, "last") if in_turn else (0, 0)
+        self._began.setdefault(thread, (total[0] - last[0], total[1] - last[1]))
+        main = self._threads.get(self.main, {})
+        read, written = (self._since_ever(which, before) for which, before in enumerate(self._before))
+        figures = (read, written, number(main, "last", "totalTokens") or 0, number(main, "modelContextWindow") or 0)
         if figures == self._told:
             return None
         self._told = figures
-        read, written, context, limit = figures
-        return UsageReported(at=now, input=read, output=written, context=context, limit=limit)
+        return UsageReported(at=now, input=read, output=written, context=figures[2], limit=figures[3])
+
+    def _since_ever(self, which: int, before: int) -> int:
+        """What came in (0) or went out (1), where the session's log has *before*."""
+        known = sum(began[which] for began in self._began.values())
+        since = sum(_counted(usage, "total")[which] - self._began[name][which] for name, usage in self._threads.items())
+        return max(before, known) + since
 
     def limits(self, params: Table, now: float) -> LimitReached | LimitLifted | None:
         """What account/rateLimits/updated says; what it leaves out is as before."""
@@ -68,6 +82,11 @@ class Meter:
     def _full(self) -> list[Table]:
         """The windows of the account's limits that are used up."""
         return [window for window in self._windows.values() if (number(window, "usedPercent") or 0) >= 100]
+
+
+def _counted(usage: Table, which: str) -> tuple[int, int]:
+    """What came in and what went out, of the figures called *which*."""
+    return number(usage, which, "inputTokens") or 0, number(usage, which, "outputTokens") or 0
 
 
 def is_limit(error: Table) -> bool:

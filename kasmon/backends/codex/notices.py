@@ -8,6 +8,8 @@ from kasmon.model.event import ForeignSeen, NoticeRaised
 
 RAW: Final = 4000
 """How much of something unknown is kept, in characters."""
+NAME: Final = 200
+"""How much of its own name, likewise."""
 KINDS: Final = 50
 """How many kinds of unknown things are told; more is a flood."""
 LOG_IN: Final = "Check the provider's key, or log in with `codex login`."
@@ -81,6 +83,7 @@ class Notices:
 
     def unknown(self, what: str, raw: str, now: float) -> list[ForeignSeen]:
         """Something that nobody here knows, once for each kind."""
+        what = what[:NAME]
         if what in self._foreign or len(self._foreign) >= KINDS:
             return []
         self._foreign.add(what)

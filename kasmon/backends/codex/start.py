@@ -17,6 +17,9 @@ CAPABILITIES: Final = {"experimentalApi": True, "requestAttestation": False}
 """Questions, plan mode and settings are called experimental."""
 NO_SUCH_THREAD: Final = "no rollout found"
 """How codex begins to say that it does not know a thread. One that never had a prompt is not known either."""
+INVALID: Final = "Invalid request"
+"""How codex begins to refuse a setting that it does not know."""
+CHECK: Final = "Check the profile's flags: they say how codex is to run."
 TRIED_WITH: Final = "0.169.0"
 LOG_IN: Final = (
     "Run `codex login` (with a key: `printenv OPENAI_API_KEY | codex login --with-api-key`) and start again."
@@ -97,7 +100,8 @@ async def _new(wire: Wire, wanted: Table, version: str) -> Opened:
     try:
         response = await wire.call("thread/start", wanted)
     except CallRefusedError as error:
-        raise LaunchError(f"codex cannot start a conversation: {error.said}.", hint=_too_old(version)) from error
+        hint = CHECK if error.said.startswith(INVALID) else _too_old(version)
+        raise LaunchError(f"codex cannot start a conversation: {error.said}.", hint=hint) from error
     thread = text(response, "thread", "id")
     if not thread:
         raise LaunchError("codex did not say which conversation it has started.", hint=_too_old(version))

@@ -32,6 +32,7 @@ from kasmon.model.event import (
 from kasmon.model.permission import AskKind, Decision, Request, RequestId, sealed
 
 Said: TypeAlias = Event | Chunk
+GONE: Final = "codex ended"
 NO_LONGER: Final = "codex no longer waits for it"
 STEPS: Final[dict[str, Literal["open", "doing", "done"]]] = {"inProgress": "doing", "completed": "done"}
 IDLE: Final = frozenset({"idle", "systemError", "notLoaded"})
@@ -54,7 +55,7 @@ class Talk:
         """The plan that waits for a person; codex itself does not wait for that."""
         self._launch = launch
         self._work = Work("", launch.workdir)
-        self._meter = Meter("")
+        self._meter = Meter(launch.used)
         self._expected: deque[Prompt] = deque()
         self._allowed: dict[CallId, str] = {}
         """The calls that were answered with yes, until codex says that it knows -> their items."""
@@ -85,7 +86,7 @@ class Talk:
         """The thread *main* is open; *opened* is the response that said so."""
         self.main = main
         self._work = Work(main, self._launch.workdir)
-        self._meter = Meter(main)
+        self._meter.main = main
         self.settings = settings(opened)
         return [self._settings_now(now, offers=True)]
 
@@ -127,6 +128,14 @@ class Talk:
     def lifted(self, now: float) -> list[Said]:
         """The limit's time is over."""
         return _known(self._meter.lifted(now))
+
+    def ended(self, now: float) -> list[Said]:
+        """Codex is gone: what it was writing, as far as that came, and the requests that nobody waits for any more."""
+        said: list[Said] = [*self._work.broken_off(self.main, now)]
+        said += self._withdrawn(tuple(request.id for request in self.asks.waiting()), now, GONE)
+        if self.plan is not None:
+            said += self._withdrawn((self.plan.id,), now, GONE)
+        return said
 
     # turns
 
@@ -259,8 +268,9 @@ class Talk:
         self.settings = told
         return [self._settings_now(now)]
 
-    def _used(self, params: Table, _thread: str, now: float) -> list[Said]:
-        return _known(self._meter.used(params, now))
+    def _used(self, params: Table, thread: str, now: float) -> list[Said]:
+        reported = _known(self._meter.used(params, now, in_turn=thread in self.turns))
+        return reported if self.main else []
 
     def _limits(self, params: Table, _thread: str, now: float) -> list[Said]:
         return _known(self._meter.limits(params, now))
@@ -282,8 +292,8 @@ class Talk:
             changes=self._work.changes.get(item, ()),
         )
 
-    def _withdrawn(self, requests: tuple[RequestId, ...], now: float) -> list[Said]:
-        return [RequestWithdrawn(at=now, request=request, why=NO_LONGER) for request in requests]
+    def _withdrawn(self, requests: tuple[RequestId, ...], now: float, why: str = NO_LONGER) -> list[Said]:
+        return [RequestWithdrawn(at=now, request=request, why=why) for request in requests]
 
 
 def _known(said: Event | None) -> list[Said]:

@@ -269,6 +269,77 @@ def odd_question() -> None:
     hear()
 
 
+def know(number: Any, **more: Any) -> None:
+    """Ask for a colour, as a form."""
+    schema = {
+        "type": "object",
+        "properties": {"colour": {"type": "string", "enum": ["red", "blue"]}, "n": {"type": "integer"}},
+    }
+    params = {"sessionId": SESSION, "mode": "form", "message": "Which colour?", "requestedSchema": schema, **more}
+    say(id=number, method="elicitation/create", params=params)
+
+
+def curious() -> None:
+    begin()
+    prompt = hear()
+    know(7)
+    answer = hear()
+    write(json.dumps(answer["result"], sort_keys=True))
+    reply(prompt, {"stopReason": "end_turn"})
+    hear()
+
+
+def has_an_address() -> None:
+    begin()
+    prompt = hear()
+    know(7, mode="url", url="https://example.org/sign-in", elicitationId="e1")
+    answer = hear()
+    say(method="elicitation/complete", params={"elicitationId": "e1"})
+    write(json.dumps(answer["result"], sort_keys=True))
+    reply(prompt, {"stopReason": "end_turn"})
+    hear()
+
+
+def mumbles() -> None:
+    begin()
+    prompt = hear()
+    know(7, message=None)
+    write(str(hear()["error"]["code"]))
+    reply(prompt, {"stopReason": "end_turn"})
+    hear()
+
+
+def curious_too_early() -> None:
+    first = introduce()
+    know(7)
+    told = hear()["result"]["action"]
+    reply(first, {"sessionId": SESSION})
+    prompt = hear()
+    write(told)
+    reply(prompt, {"stopReason": "end_turn"})
+    hear()
+
+
+def takes_a_form_back() -> None:
+    begin()
+    prompt = hear()
+    know("q1")
+    say(method="$/cancel_request", params={"requestId": "q1"})
+    hear()
+    reply(prompt, {"stopReason": "end_turn"})
+    hear()
+
+
+def stays_curious() -> None:
+    """Its message tells what it hears when its turn is to end, in order."""
+    begin()
+    prompt = hear()
+    know(7)
+    write(" ".join(said.get("method") or said["result"]["action"] for said in (hear(), hear())))
+    reply(prompt, {"stopReason": "cancelled"})
+    hear()
+
+
 def only_always() -> None:
     begin()
     prompt = hear()

@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import Any
 
 from kasmon.backends.acp import backend
+from kasmon.backends.surroundings import encoded
 from kasmon.model.command import Launch, Mode
 from kasmon.model.event import Event, MessageSaid, TurnEnded
 from kasmon.model.permission import SessionId
 from kasmon.paths import places, write_private
-from kasmon.supervisor.environment import encoded
 from tests.backends.backend_contract import LIMIT_S, Contract, Heard
 from tests.waiting import auntil
 

@@ -24,7 +24,7 @@ from kasmon.model.event import (
     ToolStarted,
     TurnEnded,
 )
-from kasmon.model.permission import Decision
+from kasmon.model.permission import AskKind, Decision
 from kasmon.model.state import SessionState
 from tests.backends.acp.stage import Stage, give, messages, only
 from tests.backends.backend_contract import LIMIT_S
@@ -127,6 +127,7 @@ async def test_a_permission_that_would_last_is_not_offered_as_a_single_one(stage
     ("name", "why"),
     [
         ("takes_it_back", "the agent took it back"),
+        ("takes_a_form_back", "the agent took it back"),
         ("does_not_wait", "the agent went on without an answer"),
         ("ends_its_turn", "the turn ended"),
     ],
@@ -137,7 +138,7 @@ async def test_a_question_that_nobody_waits_for_is_withdrawn(name: str, why: str
         await heard.until_said(TurnEnded)
         opened, withdrawn = only(heard, RequestOpened), only(heard, RequestWithdrawn)
 
-        assert [why] == [fact.why for fact in withdrawn]
+        assert [why] * len(opened) == [fact.why for fact in withdrawn]
         with pytest.raises(RequestClosedError):
             await heard.answer(opened[0].request, Decision.ALLOW)
 
@@ -163,6 +164,86 @@ async def test_a_reason_that_cannot_be_told_is_said_to_be_lost(stage: Stage) -> 
 
         assert isinstance(notice, NoticeRaised)
         assert "was not told why" in notice.text
+
+
+# What it wants to know
+
+
+async def test_a_form_is_filled_in_question_by_question(stage: Stage) -> None:
+    async with stage.agent("curious") as heard:
+        await heard.prompt("go")
+        await auntil(lambda: len(heard.session.asks) == 2, LIMIT_S)
+        colour, number = heard.session.asks
+        await heard.answer(number, Decision.CHOOSE, labels=("3",))
+        await heard.answer(colour, Decision.CHOOSE, labels=("blue",))
+
+        assert ['{"action": "accept", "content": {"colour": "blue", "n": 3}}'] == await messages(heard)
+        assert (AskKind.QUESTION, "Which colour?", ("red", "blue", "(leave out)")) == (
+            colour.kind,
+            colour.shown,
+            colour.options,
+        )
+
+
+async def test_denied_one_field_the_form_is_declined(stage: Stage) -> None:
+    async with stage.agent("curious") as heard:
+        await heard.prompt("go")
+        await auntil(lambda: len(heard.session.asks) == 2, LIMIT_S)
+        await heard.answer(heard.session.asks[0], Decision.DENY)
+
+        assert ['{"action": "decline"}'] == await messages(heard)
+        assert () == heard.session.asks
+
+
+async def test_an_address_is_a_person_s_to_open(stage: Stage) -> None:
+    async with stage.agent("has_an_address") as heard:
+        await heard.prompt("go")
+        request = await heard.until_asked()
+        await heard.answer(request, Decision.ALLOW)
+
+        assert ['{"action": "accept", "content": {}}'] == await messages(heard)
+        assert (AskKind.AUTH, {"url": "https://example.org/sign-in"}) == (request.kind, request.input)
+        assert [] == only(heard, ForeignSeen)
+
+
+async def test_what_cannot_be_shown_is_refused_and_kept_once(stage: Stage) -> None:
+    heard = await stage.turn("mumbles")
+
+    assert ["-32602"] == await messages(heard)
+    assert ["elicitation/create"] == [seen.what for seen in only(heard, ForeignSeen)]
+
+
+async def test_before_anybody_listens_nobody_is_asked(stage: Stage) -> None:
+    """It would keep the conversation from being opened."""
+    heard = await stage.turn("curious_too_early")
+
+    assert ["cancel"] == await messages(heard)
+
+
+@pytest.mark.parametrize("how", ["an interrupt", "a cancelling answer"])
+async def test_the_end_of_the_turn_answers_what_it_wants_to_know(how: str, stage: Stage) -> None:
+    async with stage.agent("stays_curious") as heard:
+        await heard.prompt("go")
+        await auntil(lambda: len(heard.session.asks) == 2, LIMIT_S)
+        if how == "an interrupt":
+            await heard.agent.send(Interrupt())
+        else:
+            await heard.answer(heard.session.asks[0], Decision.CANCEL)
+        await heard.until_said(TurnEnded)
+
+        assert ["session/cancel cancel"] == await messages(heard)
+        assert () == heard.session.asks
+
+
+async def test_killed_it_takes_its_questions_with_it(stage: Stage) -> None:
+    async with stage.agent("curious") as heard:
+        await heard.prompt("go")
+        await auntil(lambda: len(heard.session.asks) == 2, LIMIT_S)
+        assert heard.session.pid is not None
+        os.kill(heard.session.pid, signal.SIGKILL)
+        await heard.until_over()
+
+        assert 2 == len(only(heard, RequestWithdrawn))
 
 
 # Turns

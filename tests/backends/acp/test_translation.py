@@ -9,6 +9,7 @@ from kasmon.backends.acp.settings import Offer, Settings, offered, to_set
 from kasmon.backends.acp.tools import NO_END
 from kasmon.backends.acp.translation import Translation
 from kasmon.backends.base import Chunk
+from kasmon.model.command import Used
 from kasmon.model.event import (
     Event,
     ForeignSeen,
@@ -25,11 +26,14 @@ from kasmon.model.event import (
 AT = 1.0
 
 
+NOTHING = Used()
+
+
 class Ear:
     """A translation, and what came of all that it was told."""
 
-    def __init__(self, agent: str = "", remembers: str = "") -> None:
-        self.translation = Translation("/project", remembers)
+    def __init__(self, agent: str = "", remembers: str = "", used: Used = NOTHING) -> None:
+        self.translation = Translation("/project", remembers, used)
         if agent:
             self.translation.adopts(AGENTS[agent].habits)
         self.said: list[Event | Chunk] = []
@@ -230,6 +234,24 @@ def test_usage_in_an_answer_is_taken_as_totals(ear: Ear) -> None:
     ear.ends({"usage": {"inputTokens": 30, "outputTokens": 5, "totalTokens": 35}})
 
     assert [(10, 2), (30, 5)] == [(fact.input, fact.output) for fact in ear.facts if isinstance(fact, UsageReported)]
+
+
+@pytest.mark.parametrize("told", [[10, 30], [1010, 1030]], ids=["anew", "on"])
+def test_totals_go_on_whether_the_agent_s_own_begin_anew_or_go_on(told: list[int]) -> None:
+    ear = Ear(used=Used(input=1000, output=1000, cost_usd=1000.0))
+    for total in told:
+        ear.hear("usage_update", used=5, size=10, cost={"amount": total, "currency": "USD"})
+        ear.ends({"usage": {"inputTokens": total, "outputTokens": total, "totalTokens": 2 * total}})
+
+    figures = [(fact.input, fact.output, fact.cost_usd) for fact in ear.facts if isinstance(fact, UsageReported)]
+    assert [(1010, 1010, 1010.0), (1030, 1030, 1030.0)] == figures[1::2]
+
+
+def test_what_gemini_counts_by_the_turn_is_added_to_what_the_session_had_used() -> None:
+    ear = Ear("gemini", used=Used(input=1000, output=100))
+    ear.ends({"_meta": {"quota": {"token_count": {"input_tokens": 5, "output_tokens": 3}}}})
+
+    assert [(1005, 103)] == [(fact.input, fact.output) for fact in ear.facts if isinstance(fact, UsageReported)]
 
 
 def test_opencode_s_usage_adds_up_to_nothing() -> None:

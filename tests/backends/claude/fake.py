@@ -1,7 +1,8 @@
 """A program that speaks as `claude` does, as far as a test needs it: `fake.py MISDEED [FLAGS]`.
 
-A prompt is a script, a step a line: `say TEXT`, `think TEXT`, `ask COMMAND`, `question INPUT`,
-`tool NAME JSON => OUTPUT`, `hang`, `crash CODE` or `crash SIGKILL`, `raw LINE` (written as it is), `huge BYTES`.
+A prompt is a script, a step a line: `say TEXT`, `think TEXT`, `ask COMMAND`, `question INPUT`, `elicit REQUEST` (an MCP
+server's; says how it was answered), `tool NAME JSON => OUTPUT`, `hang`, `crash CODE` or `crash SIGKILL`, `raw LINE`
+(written as it is), `half` (of a line), `huge BYTES`, `flood PIECES`.
 Standard library only: it starts quickly.
 """
 
@@ -63,7 +64,8 @@ class Agent:
             tell(type="command_lifecycle", command_uuid=message["uuid"], state="queued")
             self.prompts.append(message)
         elif message["type"] == "control_response":
-            self.replies[message["response"]["request_id"]] = message["response"].get("response", {})
+            response = message["response"]
+            self.replies[response["request_id"]] = response.get("response", {"error": response.get("error")})
         elif message["type"] == "control_request":
             self.control(message["request_id"], message["request"])
 
@@ -108,6 +110,10 @@ class Agent:
                 self.use("Bash", {"command": rest}, "done", asks=True)
             case "question":
                 self.use("AskUserQuestion", json.loads(rest), "answered", asks=True)
+            case "elicit":
+                self.asked += 1
+                response = self.waited_for(f"ask-{self.asked}", {"subtype": "elicitation", **json.loads(rest)})
+                self.write("say", json.dumps(response, sort_keys=True))
             case "tool":
                 name, _, rest = rest.partition(" ")
                 given, _, output = rest.partition(" => ")
@@ -123,6 +129,15 @@ class Agent:
             case "raw":
                 sys.stdout.write(f"{rest}\n")
                 sys.stdout.flush()
+            case "half":
+                sys.stdout.write('{"type": "assist')
+                sys.stdout.flush()
+            case "flood":
+                for number in range(int(rest)):
+                    delta = {"type": "text_delta", "text": f"{number} "}
+                    tell(type="stream_event", event={"type": "content_block_delta", "delta": delta})
+                sys.stderr.write("all said\n")
+                sys.stderr.flush()
             case "huge":
                 sys.stdout.write('{"type": "assistant", "x": "' + "y" * int(rest) + '"}\n')
                 sys.stdout.flush()
@@ -155,7 +170,11 @@ class Agent:
         state("requires_action")
         asked = {"subtype": "can_use_tool", "tool_name": name, "input": given, "tool_use_id": call}
         suggestions = [{"type": "one that the SDK does not know"}]
-        tell(type="control_request", request_id=number, request={**asked, "permission_suggestions": suggestions})
+        return self.waited_for(number, {**asked, "permission_suggestions": suggestions})
+
+    def waited_for(self, number: str, request: dict[str, Any]) -> dict[str, Any]:
+        """What the request *number* is answered with; an error counts as its own words."""
+        tell(type="control_request", request_id=number, request=request)
         try:
             while number not in self.replies:
                 self.listen()

@@ -14,20 +14,23 @@ from kasmon.backends.base import Chunk
 from kasmon.backends.claude.line import NoMessage
 from kasmon.backends.claude.settings import Settings
 from kasmon.backends.claude.translator import Translator
-from kasmon.model.command import Launch, Mode, Prompt
+from kasmon.backends.claude.usage import Usage
+from kasmon.model.command import Launch, Mode, Prompt, Used
 from kasmon.model.event import Event
 from kasmon.model.permission import SessionId
 from kasmon.model.session import Session, apply, created
 
 FOLDER = Path(__file__).parent / "recorded"
+NOTHING = Used()
 Fact = TypeVar("Fact", bound=Event)
 
 
 class Played:
     """What the translator made of messages so far, and the session that it adds up to."""
 
-    def __init__(self, conversation: str = "") -> None:
-        self.translator = Translator(SessionId("s"), Settings(conversation, may_bypass=False))
+    def __init__(self, conversation: str = "", used: Used = NOTHING, carried: Used = NOTHING) -> None:
+        settings = Settings(conversation, may_bypass=False)
+        self.translator = Translator(SessionId("s"), settings, Usage(used, carried))
         self.all: list[Event | Chunk] = []
         self.session: Session = created(
             Launch(session=SessionId("s"), name="s", agent="claude", mode=Mode.SDK, backend="claude"), 0.0

@@ -16,9 +16,11 @@ import psutil
 import pytest
 
 from kasmon.backends import load, names
+from kasmon.backends.base import Chunk
 from kasmon.backends.claude import backend
+from kasmon.backends.claude.outbox import FULL
 from kasmon.errors import ExtraMissingError, LaunchError, RefusedError
-from kasmon.model.command import Configure, Interrupt, Launch, Mode, Stop
+from kasmon.model.command import Configure, Interrupt, Launch, Mode, Prompt, Stop
 from kasmon.model.event import (
     ForeignSeen,
     LimitLifted,
@@ -266,6 +268,52 @@ class TestOpening(Opening):
         assert KEY not in str(raised.value)
 
 
+FORM = {
+    "mcp_server_name": "demo",
+    "message": "Which colour?",
+    "mode": "form",
+    "requested_schema": {"type": "object", "properties": {"colour": {"type": "string", "enum": ["red", "blue"]}}},
+}
+
+
+class TestServers(Opening):
+    async def test_what_was_filled_in_reaches_the_server(self) -> None:
+        async with self.opened_with() as heard:
+            await heard.prompt(f"elicit {json.dumps(FORM)}")
+            await heard.answer(await heard.until_asked(), Decision.CHOOSE, labels=("blue",))
+            said = await heard.until_said(MessageSaid)
+
+            assert isinstance(said, MessageSaid)
+            assert {"action": "accept", "content": {"colour": "blue"}} == json.loads(said.text)
+
+    async def test_cancelled_it_ends_the_turn(self) -> None:
+        async with self.opened_with() as heard:
+            await heard.prompt(f"elicit {json.dumps(FORM)}\nhang")
+            await heard.answer(await heard.until_asked(), Decision.CANCEL)
+            ended = await heard.until_said(TurnEnded)
+
+            assert isinstance(ended, TurnEnded)
+            assert "interrupted" == ended.reason
+
+    async def test_an_interrupt_withdraws_its_questions(self) -> None:
+        async with self.opened_with() as heard:
+            await heard.prompt(f"elicit {json.dumps(FORM)}")
+            request = await heard.until_asked()
+            await heard.agent.send(Interrupt())
+            withdrawn = await heard.until_said(RequestWithdrawn)
+
+            assert isinstance(withdrawn, RequestWithdrawn)
+            assert request.id == withdrawn.request
+
+    async def test_one_that_nobody_can_be_shown_is_refused_and_the_agent_goes_on(self) -> None:
+        async with self.opened_with() as heard:
+            await heard.prompt(f"elicit {json.dumps(FORM | {'mode': 'telepathy'})}")
+            said = await heard.until_said(MessageSaid)
+
+            assert isinstance(said, MessageSaid)
+            assert {"error": "kasmon cannot show this"} == json.loads(said.text)
+
+
 class TestBadInput(Opening):
     async def test_lines_that_are_no_messages_do_not_end_it(self) -> None:
         async with self.opened_with() as heard:
@@ -301,6 +349,43 @@ class TestBadInput(Opening):
             await heard.prompt("huge 10000000\nsay I go on")
 
             await heard.until_said(MessageSaid)
+
+    async def test_half_a_line_at_its_end_harms_nobody(self) -> None:
+        async with self.opened_with() as heard:
+            await heard.prompt("say before\nhalf\ncrash 3")
+            *before, ended = await heard.until_over()
+
+            assert isinstance(ended, SessionEnded)
+            assert 3 == ended.exit_code
+            assert ["before"] == [fact.text for fact in before if isinstance(fact, MessageSaid)]
+            assert ["no message"] == [fact.what for fact in before if isinstance(fact, ForeignSeen)]
+
+    async def test_a_flood_waits_until_somebody_reads(self) -> None:
+        agent = await backend.open(launch())
+        try:
+            await agent.send(Prompt(text="flood 20000"))
+            outbox = agent._outbox  # type: ignore[attr-defined]
+            await auntil(lambda: len(outbox._waiting) >= FULL, LIMIT_S, "a full outbox")
+            with pytest.raises(TimeoutError):
+                await auntil(lambda: agent._child.last_words, 0.5)  # type: ignore[attr-defined]
+
+            words: list[str] = []
+            async for said in agent.events():
+                words += [said.text] if isinstance(said, Chunk) else []
+                if len(words) == 20_000:
+                    break
+            assert [f"{number} " for number in range(20_000)] == words
+            assert len(outbox._waiting) <= FULL
+        finally:
+            await agent.aclose()
+
+    async def test_one_that_floods_can_be_closed_though_nobody_hears_it(self) -> None:
+        agent = await backend.open(launch())
+        await agent.send(Prompt(text="flood 100000000"))
+        await auntil(lambda: len(agent._outbox._waiting) >= FULL, LIMIT_S, "a full outbox")  # type: ignore[attr-defined]
+        await agent.aclose()
+
+        assert isinstance([said async for said in agent.events()][-1], SessionEnded)
 
     async def test_its_end_carries_its_last_words(self) -> None:
         async with self.opened_with() as heard:

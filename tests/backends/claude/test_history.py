@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from kasmon.backends.claude.file import LONGEST_BYTES, held
-from kasmon.backends.claude.history import Memory, conversation_of, memory, prompts, transcript
+from kasmon.backends.claude.history import Memory, carried, conversation_of, memory, prompts, transcript
+from kasmon.model.command import Used
 
 CONVERSATION = "0b7c1f2e-0000-4000-8000-000000000001"
 
@@ -68,6 +69,26 @@ def test_a_conversation_without_a_transcript_is_none(tmp_path: Path, name: str) 
 
     assert transcript(tmp_path, name) is None
     assert Memory.NO_TRANSCRIPT is memory(tmp_path, name, "one")
+
+
+def figures(cost: float, read: int, conversation: str = CONVERSATION) -> dict[str, object]:
+    model = {"inputTokens": read, "cacheReadInputTokens": 5, "cacheCreationInputTokens": 1, "outputTokens": 7}
+    return {"type": "cost-state", "sessionId": conversation, "totalCostUSD": cost, "modelUsage": {"opus": model}}
+
+
+def test_the_figures_that_a_process_goes_on_from_are_the_last_that_one_kept(tmp_path: Path) -> None:
+    written(tmp_path, figures(0.1, 10), user("one"), figures(0.2, 20), user("two"), figures(9.0, 90, "another"))
+
+    assert Used(input=26, output=7, cost_usd=0.2) == carried(tmp_path, CONVERSATION)
+
+
+def test_where_none_were_kept_it_begins_anew(tmp_path: Path) -> None:
+    assert Used() == carried(tmp_path, CONVERSATION)
+    file = written(tmp_path, user("one"))
+    with file.open("ab") as end:
+        end.write(b'{"type":"cost-state", half\n')
+
+    assert Used() == carried(tmp_path, CONVERSATION)
 
 
 def test_the_conversation_of_a_process_is_what_it_notes_of_itself(tmp_path: Path) -> None:

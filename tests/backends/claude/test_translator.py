@@ -6,7 +6,8 @@ import pytest
 
 from kasmon.backends.claude.line import RAW_CHARACTERS, NoMessage, read
 from kasmon.backends.claude.settings import Settings
-from kasmon.model.command import Prompt
+from kasmon.backends.claude.translator import KINDS
+from kasmon.model.command import Prompt, Used
 from kasmon.model.event import (
     ForeignSeen,
     LimitLifted,
@@ -293,6 +294,28 @@ def test_a_cleared_conversation_goes_on_under_another_id_and_its_costs_stay() ->
     assert 2 * (before.cost_usd or 0) == pytest.approx(last.cost_usd)
 
 
+@pytest.mark.parametrize(
+    ("carried", "before"),
+    [
+        (Used(), Used(input=4000, output=100, cost_usd=0.5)),
+        (Used(input=2000, output=50, cost_usd=0.2), Used(input=2000, output=50, cost_usd=0.3)),
+        (Used(input=4000, output=100, cost_usd=0.5), Used()),
+    ],
+    ids=["anew", "from a process before the last one", "from the last one"],
+)
+def test_a_process_that_goes_on_adds_to_what_the_session_had_used(carried: Used, before: Used) -> None:
+    """The agent's own figures begin wherever the last of its processes ended that ended cleanly."""
+    alone = Played().play("turn").of(UsageReported)
+    played = Played(used=Used(input=4000, output=100, cost_usd=0.5), carried=carried).play("turn")
+
+    resumed = played.of(UsageReported)
+    assert [4000 + report.input for report in alone[:-1]] == [report.input for report in resumed[:-1]]
+    assert all(report.input > 4000 and report.output > 100 for report in resumed[:-1])
+    last = resumed[-1]
+    assert (before.input + alone[-1].input, before.output + alone[-1].output) == (last.input, last.output)
+    assert (before.cost_usd or 0.0) + (alone[-1].cost_usd or 0.0) == pytest.approx(last.cost_usd)
+
+
 def test_another_conversation_than_the_one_that_was_wanted_is_told() -> None:
     played = Played("another").play("turn")
 
@@ -379,6 +402,16 @@ def test_what_is_not_known_is_kept_once_for_each_kind(message: dict[str, object]
     (foreign,) = played.of(ForeignSeen)
     assert what == foreign.what
     assert "{" in foreign.raw
+
+
+def test_a_flood_of_unknown_kinds_is_cut() -> None:
+    played = Played()
+    for number in range(2 * KINDS):
+        played.hear({"type": f"{number}{'x' * 10_000}"})
+
+    told = [fact.what for fact in played.of(ForeignSeen)]
+    assert (KINDS + 1, "something else") == (len(told), told[-1])
+    assert max(map(len, told)) <= 200
 
 
 def test_a_request_that_kasmon_cannot_show_is_told() -> None:

@@ -17,6 +17,7 @@ from typing import Any, Final
 import msgspec
 
 from tests.agents.real import native_codex, settled
+from tests.backends import mcp_server
 from tests.modelstub import ModelStub, responses
 from tests.modelstub.asked import Asked, Tool
 
@@ -34,7 +35,7 @@ PRIVATE: Final = {"sessionId": {"path", "cliVersion"}, "installationId": {"insta
 ANYWHERE: Final = ("-c", "features.default_mode_request_user_input=true")
 SERVER: Final = (
     "-c",
-    f"mcp_servers.demo={{command={sys.executable!r},args=[{str(Path(__file__).with_name('mcp_server.py'))!r}]}}",
+    f"mcp_servers.demo={{command={sys.executable!r},args=[{str(Path(mcp_server.__file__))!r}]}}",
 )
 QUESTIONS: Final = {
     "questions": [

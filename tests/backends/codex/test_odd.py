@@ -91,7 +91,7 @@ class TestOpening:
     async def test_one_that_never_answers_is_given_up(self, odd: Open) -> None:
         why = await not_opened(odd("os.write(2, b'loading\\n'); time.sleep(600)", handshake_s=0.5))
 
-        assert "did not open a conversation within 0.5 s. It said: loading" in why
+        assert why.startswith("codex did not open a conversation within 0.5 s: loading. Check the profile's flags")
 
     async def test_one_that_answers_half_the_way_is_given_up(self, odd: Open) -> None:
         why = await not_opened(
@@ -101,11 +101,23 @@ class TestOpening:
         assert "did not open a conversation within 0.5 s" in why
 
     async def test_one_that_dies_in_it_says_its_last_words(self, odd: Open) -> None:
-        trace = "Error: no home\n\nStack backtrace:\n  0: <unknown>\n"
+        trace = "Error: no home\nin `x`\n\nStack backtrace:\n  0: <unknown>\n"
         why = await not_opened(odd(f"serve(until='initialize'); os.write(2, {trace.encode()!r}); os._exit(3)"))
 
-        assert "ended before it had opened a conversation (exit code 3). It said: Error: no home" in why
+        said = "codex ended before it had opened a conversation (exit code 3): Error: no home; in `x`. Check"
+        assert why.startswith(said)
         assert "unknown" not in why
+
+    async def test_one_that_has_no_app_server_is_told_from_one_with_a_wrong_setting(self, odd: Open) -> None:
+        code = "os.write(2, b\"error: unrecognized subcommand 'app-server'\"); os._exit(2)"
+
+        assert "kasmon needs a codex that has `codex app-server`; '/" in await not_opened(odd(code))
+
+    async def test_a_setting_that_it_does_not_know_is_no_matter_of_its_version(self, odd: Open) -> None:
+        why = await not_opened(odd("serve(thread__start=refuse('Invalid request: unknown variant `x`'))"))
+
+        assert "unknown variant `x`. Check the profile's flags" in why
+        assert "npm install" not in why
 
     async def test_one_that_is_killed_in_it_says_so(self, odd: Open) -> None:
         assert "(SIGKILL)" in await not_opened(odd("os.kill(os.getpid(), 9)"))

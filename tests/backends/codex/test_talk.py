@@ -7,7 +7,7 @@ import pytest
 
 from kasmon.backends.base import Chunk
 from kasmon.backends.codex.notices import KINDS, QUIET, QUIET_AREAS
-from kasmon.model.command import Prompt
+from kasmon.model.command import Prompt, Used
 from kasmon.model.event import (
     ForeignSeen,
     LimitLifted,
@@ -107,10 +107,37 @@ class TestWork:
 
     def test_tokens_are_told_when_they_change(self, replay: Replay) -> None:
         for _ in range(2):
-            usage = {"total": {"inputTokens": 1, "outputTokens": 1}}
+            usage = {"total": {"inputTokens": 1, "outputTokens": 1}, "last": {"inputTokens": 1, "outputTokens": 1}}
             hear(replay, "thread/tokenUsage/updated", tokenUsage=usage)
 
         assert 1 == len(replay.of_kind(UsageReported))
+
+    def test_a_process_that_goes_on_adds_to_what_the_session_had_used(self) -> None:
+        """Codex counts on in the main thread; what sub-agents had used in the process before only the log knows."""
+        replay = Replay(used=Used(input=150, output=15))
+        replay.begin({"thread": {"id": MAIN}})
+        for read, last in ((100, 25), (130, 30), (170, 40)):
+            usage = {
+                "total": {"inputTokens": read, "outputTokens": read // 10},
+                "last": {"inputTokens": last, "outputTokens": last // 10, "totalTokens": last},
+            }
+            hear(replay, "thread/tokenUsage/updated", tokenUsage=usage)
+            hear(replay, "turn/started", turn={"id": "t"})
+
+        told = [(report.input, report.output) for report in replay.of_kind(UsageReported)]
+        assert [(150, 15), (180, 18), (220, 22)] == told
+
+    def test_what_only_codex_knows_of_before_counts_too(self) -> None:
+        """A conversation that began in a terminal."""
+        replay = Replay()
+        replay.begin({"thread": {"id": MAIN}})
+        usage = {
+            "total": {"inputTokens": 130, "outputTokens": 13},
+            "last": {"inputTokens": 30, "outputTokens": 3, "totalTokens": 33},
+        }
+        hear(replay, "thread/tokenUsage/updated", tokenUsage=usage)
+
+        assert [(130, 13)] == [(report.input, report.output) for report in replay.of_kind(UsageReported)]
 
     def test_nothing_in_the_recordings_is_unknown(self) -> None:
         for name in (

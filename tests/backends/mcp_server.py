@@ -1,4 +1,7 @@
-"""An MCP server with one tool, `greet`, which asks a person for a colour. Standard library only: codex starts it."""
+"""An MCP server with one tool, `greet`, which asks a person for a colour, or what its argument `how` says.
+
+`url` is an address to open, `plain` a question without fields. Standard library only: agents start it.
+"""
 
 import json
 import sys
@@ -12,6 +15,10 @@ FORM = {
         "sure": {"type": "boolean"},
     },
     "required": ["colour"],
+}
+ASKED: dict[str, dict[str, Any]] = {
+    "url": {"mode": "url", "message": "Sign in first.", "url": "http://127.0.0.1:9/sign-in", "elicitationId": "e1"},
+    "plain": {"message": "Really?", "requestedSchema": {"type": "object", "properties": {}}},
 }
 TOOL = {"name": "greet", "description": "Greets somebody.", "inputSchema": {"type": "object", "properties": {}}}
 
@@ -28,7 +35,8 @@ def answer(call: Any, method: str, params: dict[str, Any]) -> None:
     elif method == "tools/list":
         say({"id": call, "result": {"tools": [TOOL]}})
     elif method == "tools/call":
-        asked = {"message": "Which colour?", "requestedSchema": FORM}
+        how = params.get("arguments", {}).get("how", "")
+        asked = ASKED.get(how, {"message": "Which colour?", "requestedSchema": FORM})
         say({"id": f"ask-{call}", "method": "elicitation/create", "params": asked})
 
 

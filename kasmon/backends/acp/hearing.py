@@ -1,0 +1,88 @@
+"""What an agent says by itself: notices become facts, its calls are answered, what is no message is kept."""
+
+import asyncio
+import time
+from collections.abc import Callable, Iterable
+from typing import Any, Final
+
+from acp import RequestError
+
+from kasmon.backends.acp import forms
+from kasmon.backends.acp.pipe import Asked
+from kasmon.backends.acp.questions import Questions
+from kasmon.backends.acp.translation import Translation
+from kasmon.backends.base import Chunk
+from kasmon.backends.elicitation import CANCELLED
+from kasmon.model.event import Event
+
+STRAY_S: Final = 0.5
+"""A message outside of any turn is finished when nothing was added to it for so long."""
+GARBAGE_BYTES: Final = 400
+METHOD_NOT_FOUND: Final = -32601
+NOT_OFFERED: Final = ("fs/", "terminal/", "mcp/")
+"""Requests of the protocol that kasmon has said it does not take; opencode asks it to write files all the same, and
+writes them itself when it is refused."""
+
+
+class Hearing:
+    """One agent as it is heard."""
+
+    def __init__(
+        self, translation: Translation, questions: Questions, say: Callable[[Iterable[Event | Chunk]], None]
+    ) -> None:
+        self.is_open = False
+        """Its conversation is open, so that somebody can answer it."""
+        self.in_turn = False
+        self.garbage = b""
+        """The first line of its output that was no message."""
+        self._translation = translation
+        self._questions = questions
+        self._say = say
+        self._stray: asyncio.TimerHandle | None = None
+
+    async def called(self, method: str, params: Any, is_notice: bool) -> Any:
+        """The SDK's handler for whatever the agent sends.
+
+        Raises:
+            RequestError: what the agent is told where nobody here answers.
+        """
+        at = time.time()
+        if is_notice:
+            self._noticed(method, params, at)
+            return None
+        assert isinstance(params, Asked)
+        if method == "session/request_permission":
+            return await self._questions.asked(params, at)
+        if method == forms.METHOD:
+            is_heard = self.is_open and not self._questions.is_closed
+            return await self._questions.forms.asked(params, at) if is_heard else CANCELLED
+        if not method.startswith(NOT_OFFERED):
+            self._say(self._translation.foreign.seen(method, params.params, at))
+        raise RequestError(METHOD_NOT_FOUND, f"kasmon does not offer {method!r}")
+
+    def skipped(self, line: bytes) -> None:
+        """*line* is no message."""
+        self.garbage = self.garbage or line[:GARBAGE_BYTES]
+        self._say(self._translation.foreign.garbage(line, time.time()))
+
+    def _noticed(self, method: str, params: Any, at: float) -> None:
+        if method == "session/update":
+            self._say(self._translation.heard(params, at))
+            self._questions.withdraw_what_is_over(at)
+            self._watch_stray()
+        elif method == "$/cancel_request":
+            self._questions.take_back(params.get("requestId") if isinstance(params, dict) else None, at)
+        elif method != forms.COMPLETE:
+            self._say(self._translation.foreign.seen(method, params, at))
+
+    def _watch_stray(self) -> None:
+        """Finish a message outside of any turn, which nothing else would end."""
+        if self._stray is not None:
+            self._stray.cancel()
+            self._stray = None
+        if not self.in_turn and self._translation.speech.is_open:
+            self._stray = asyncio.get_running_loop().call_later(STRAY_S, self._end_stray)
+
+    def _end_stray(self) -> None:
+        if not self.in_turn:
+            self._say(self._translation.speech.ended(time.time()))

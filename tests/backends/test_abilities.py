@@ -1,0 +1,8 @@
+"""What the backends say that their agents can do, where no contract of an ability looks at it."""
+
+from kasmon.backends import load, names
+
+
+def test_a_reason_reaches_those_whose_protocol_has_a_word_for_it() -> None:
+    """ACP has none: `tests/backends/acp` sees that a person is told so."""
+    assert {"claude", "codex"} == {name for name in names() if load(name).abilities.hears_reasons}
