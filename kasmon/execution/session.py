@@ -1,0 +1,331 @@
+"""The session interface, method by method; what only a session in tmux can is in `terminal`."""
+
+import asyncio
+import contextlib
+import hashlib
+from pathlib import Path
+from typing import Final
+
+from kasmon.config import Config, in_force, resolve
+from kasmon.errors import (
+    InteractiveOnlyError,
+    KasmonError,
+    RequestNotFoundError,
+    SessionEndedError,
+    SessionNotFoundError,
+    UsageError,
+)
+from kasmon.execution.extent import check_size, lines
+from kasmon.execution.spec import LaunchSpec, Poll, window
+from kasmon.execution.terminal import Terminal
+from kasmon.model.command import Answer, Mode
+from kasmon.model.permission import Decision, Request, RequestId, SessionId
+from kasmon.model.session import Session
+from kasmon.model.state import ALIVE, SessionState
+from kasmon.paths import Places, places
+from kasmon.screens.menu import Menu
+from kasmon.supervisor import verb
+from kasmon.supervisor.embedded import EmbeddedTerminal
+from kasmon.supervisor.find import find
+from kasmon.supervisor.look import look_once
+
+INTERRUPT: Final = "\x03"
+"""Keys that interrupt a structured session's turn instead of being text."""
+WAITS: Final = frozenset({SessionState.IDLE, SessionState.ASKING})
+"""States in which a session waits for a person."""
+
+
+class ExecutionSession:
+    """One session. `start` makes it, `of` finds one that somebody made; `close` ends its agent."""
+
+    def __init__(self, spec: LaunchSpec | None = None, *, where: Places | None = None, config: Config | None = None):
+        self.id = SessionId("")
+        """Empty before the start."""
+        self.why_not = ""
+        """Why `restore` could not bring it back."""
+        self._spec = spec
+        self._places = where or places()
+        self._config = config
+        self._typed = ""
+        self._hash = ""
+        self._content = ""
+        self._terminal = Terminal(self._places)
+
+    @classmethod
+    async def of(cls, wanted: str, *, where: Places | None = None) -> "ExecutionSession":
+        """The session that goes by *wanted*: an id, an exact name, or an id prefix.
+
+        Raises:
+            NotFoundError: if there is none, or more than one.
+        """
+        session = cls(where=where)
+        fleet = await asyncio.to_thread(look_once, session._places)
+        session.id = find(fleet, wanted).id
+        return session
+
+    # -- its life
+
+    async def start(self, workdir: Path | str = "") -> None:
+        """Start its agent in *workdir* (default: the caller's own); it runs when this returns.
+
+        Raises:
+            UsageError: if it was started before, or its spec makes no sense.
+            KasmonError: why it cannot be started.
+        """
+        if self._spec is None or self.id:
+            raise UsageError("a session is started once.", hint="`restore` brings it back.")
+        spec = self._spec
+        config = self._config if self._config is not None else await asyncio.to_thread(in_force, self._places)
+        mode = (await asyncio.to_thread(resolve, config, spec.agent, spec.mode, spec.argv)).mode
+        self.id = await verb.create(
+            self._places,
+            config,
+            verb.NewSession(
+                name=spec.name,
+                agent=spec.agent,
+                mode=mode if spec.mode else None,
+                argv=spec.argv,
+                workdir=str(workdir),
+                prompt=spec.prompt,
+                environment=tuple(f"{name}={value}" for name, value in spec.environment.items()),
+                task=spec.task,
+                wave=spec.wave,
+                peers=spec.peers,
+                plan=spec.plan,
+                window=window(spec) if mode is Mode.TMUX else "",
+                seed=spec.seed,
+                speed=spec.speed,
+            ),
+        )
+
+    async def restore(self) -> None:
+        """Bring its agent back, where it does not run; never raises.
+
+        tmux: an agent that runs is only found again. sdk: kasmon is better than the seed, where this does nothing: the
+        conversation is resumed by the agent's own means. What cannot be resumed leaves `exists` false, and `why_not`
+        says why.
+        """
+        self.why_not = ""
+        try:
+            session = await self._now()
+            if session.state in ALIVE and session.state is not SessionState.LOST:
+                return
+            await verb.restart(self._places, session)
+        except (KasmonError, OSError) as error:
+            self.why_not = str(error)
+
+    async def close(self) -> None:
+        """End its agent. Idempotent; its log stays.
+
+        Raises:
+            KasmonError: if it could not be ended.
+        """
+        if not self.id:
+            return
+        session = await self._now()
+        if session.state in ALIVE:
+            with contextlib.suppress(SessionEndedError):
+                await verb.stop(self._places, session)
+
+    async def exists(self) -> bool:
+        """Whether its agent runs; in tmux, a pane that only keeps a dead program's last screen does not count."""
+        return bool(self.id) and (await self._now()).exists
+
+    async def pid(self) -> int | None:
+        """The process id of its agent; None before the start and after the end."""
+        session = await self._now() if self.id else None
+        return session.pid if session is not None and session.exists else None
+
+    @property
+    def sanitized_name(self) -> str:
+        """What its tmux session is called, and its folder with its log: its id, whatever its name is."""
+        return self.id
+
+    async def state(self) -> Session:
+        """All that is known of it now."""
+        return await self._now()
+
+    # -- what it shows
+
+    async def capture(self) -> str:
+        """tmux: the visible screen. sdk: all that happened, as text.
+
+        Raises:
+            KasmonError: if it cannot be had.
+        """
+        session = await self._now()
+        if session.mode is Mode.TMUX:
+            return "\n".join(await self._terminal.rows(session))
+        return "\n".join(await verb.read(self._places, session, 0, None))
+
+    async def capture_range(self, start: str = "", end: str = "") -> str:
+        """The lines from *start* to *end*, both included, counted in the whole buffer in both modes.
+
+        `""` and `"-"` are the buffer's beginning (start) or end (end), `n` the n-th line from 0, `-n` the n-th from the
+        end, so that `-1` is the last. tmux itself counts from the visible screen's first row (its 0) and history
+        upwards from there (-1); that is the same only as long as nothing has scrolled away.
+
+        Raises:
+            UsageError: if one of them is no such number.
+        """
+        first, last = lines(start, end)
+        return "\n".join(await verb.read(self._places, await self._now(), first, last))
+
+    async def has_updated(self) -> tuple[bool, bool]:
+        """`updated` and `waiting` of `poll`."""
+        polled = await self.poll()
+        return polled.updated, polled.waiting
+
+    async def poll(self) -> Poll:
+        """What is new since the last poll, by the content's hash. Never raises for a content that cannot be had."""
+        session = await self._now()
+        captured = True
+        try:
+            self._content = await self.capture()
+        except KasmonError:
+            captured = session.mode is not Mode.TMUX
+        digest = hashlib.sha256(self._content.encode("utf-8", "surrogatepass")).hexdigest()
+        updated, self._hash = digest != self._hash, digest
+        return Poll(updated, await self._waits(session), self._content, captured)
+
+    # -- what it is told
+
+    async def send_keys(self, keys: str) -> None:
+        """tmux: type *keys*. sdk: keep them for `tap_enter`; `"\\x03"` alone interrupts the turn.
+
+        Raises:
+            KasmonError: if nobody takes them.
+        """
+        session = await self._now()
+        if session.mode is Mode.TMUX:
+            await self._terminal.type(session, keys)
+        elif keys == INTERRUPT:
+            await verb.interrupt(self._places, session)
+        else:
+            self._typed += keys
+
+    async def tap_enter(self) -> None:
+        """tmux: type Enter, so long after the keys that no program takes it for a part of a paste.
+
+        sdk: give the agent what was typed so far as one prompt; where that fails it is kept.
+
+        Raises:
+            KasmonError: if the agent does not take it.
+        """
+        session = await self._now()
+        if session.mode is Mode.TMUX:
+            await self._terminal.enter(session)
+            return
+        text, self._typed = self._typed, ""
+        if not text.strip():
+            return
+        try:
+            await verb.send(self._places, session, text)
+        except KasmonError:
+            self._typed = text + self._typed
+            raise
+
+    async def respond(self, choice: Decision, request: str | None = None) -> None:
+        """Answer what it asks: the request with that id, else the oldest one.
+
+        sdk: the request is the agent's own. tmux: only where a screen file knows the program's menu; it is looked at
+        again right before the key is pressed, and *request* is then the digest of `on_screen`.
+
+        Raises:
+            RequestNotFoundError: if it asks nothing.
+            StaleRequestError: if it asks something else by now.
+            UnableError: if it does not take this answer, or nobody knows its menu.
+        """
+        session = await self._now()
+        if session.mode is Mode.TMUX:
+            await self._terminal.press(session, choice, request)
+            return
+        asked = session.open_request(RequestId(request)) if request else next(iter(session.asks), None)
+        if asked is None:
+            raise RequestNotFoundError(request or session.name)
+        await verb.answer(
+            self._places, session, Answer(request=asked.id, digest=asked.digest, decision=Decision(choice))
+        )
+
+    async def permissions(self) -> tuple[Request, ...]:
+        """What it asks, oldest first; of a terminal, see `on_screen`."""
+        return (await self._now()).asks
+
+    async def on_screen(self) -> Menu | None:
+        """tmux: the menu that stands on its screen, where a screen file knows it."""
+        session = await self._now()
+        return await self._terminal.menu(session) if session.mode is Mode.TMUX else None
+
+    async def interrupt(self) -> None:
+        """End the running turn.
+
+        Raises:
+            KasmonError: if it cannot be interrupted.
+        """
+        await verb.interrupt(self._places, await self._now())
+
+    # -- what needs a terminal
+
+    async def attach(self) -> None:
+        """Sit down at its terminal, in the caller's own; returns when the person leaves it, or `detach` is called.
+
+        Raises:
+            InteractiveOnlyError: if it is a structured session.
+            UnavailableError: if tmux is not there.
+        """
+        await self._terminal.attach(await self._interactive("attach"))
+
+    async def detach(self) -> None:
+        """End what `attach` began; the session goes on. Nothing happens where nobody is attached.
+
+        Raises:
+            InteractiveOnlyError: if it is a structured session.
+        """
+        await self._interactive("detach")
+        await self._terminal.detach()
+
+    async def resize(self, columns: int, rows: int) -> None:
+        """Give its terminal this size.
+
+        Raises:
+            UsageError: if that is no size.
+            InteractiveOnlyError: if it is a structured session.
+        """
+        session = await self._interactive("resize")
+        check_size(columns, rows)
+        await self._terminal.resize(session, columns, rows)
+
+    async def embedded_terminal(self, columns: int, rows: int) -> EmbeddedTerminal:
+        """Its live terminal, to be drawn elsewhere: rows come, bytes go. Close it.
+
+        Raises:
+            UsageError: if that is no size.
+            InteractiveOnlyError: if it is a structured session.
+            UnavailableError: if its host or tmux is not there.
+        """
+        session = await self._interactive("embed a terminal of")
+        check_size(columns, rows)
+        return await EmbeddedTerminal.open(self._places, session.id, columns, rows)
+
+    # -- within
+
+    async def _now(self) -> Session:
+        if not self.id:
+            raise SessionNotFoundError(self._spec.name if self._spec is not None else "")
+        session = (await asyncio.to_thread(look_once, self._places)).get(self.id)
+        if session is None:
+            raise SessionNotFoundError(self.id)
+        return session
+
+    async def _interactive(self, operation: str) -> Session:
+        session = await self._now()
+        if session.mode is not Mode.TMUX:
+            raise InteractiveOnlyError(session.name, operation)
+        return session
+
+    async def _waits(self, session: Session) -> bool:
+        if session.state in WAITS:
+            return True
+        with contextlib.suppress(KasmonError):
+            return session.mode is Mode.TMUX and await self.on_screen() is not None
+        return False
