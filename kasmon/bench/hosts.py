@@ -1,4 +1,4 @@
-"""What the host of a structured session costs: its memory beside its agent's own, and the time until the agent runs.
+"""What the host of a structured session costs: its memory and the time until the agent runs, beside the agent's own.
 
 Nobody prompts the agent: it is measured from the wish to the fact that says that it runs, and then at rest.
 """
@@ -15,6 +15,7 @@ from typing import TypeVar
 import msgspec
 import psutil
 
+from kasmon.bench.alone import opening_ms
 from kasmon.bench.figure import Figure
 from kasmon.bench.offline import program, settled
 from kasmon.bench.process import held_mb, memory_mb
@@ -42,7 +43,7 @@ class Begun(msgspec.Struct, frozen=True):
 
     start_ms: float
     limit_ms: float
-    """What its limit took."""
+    """What the agent took alone, to open a conversation over a pipe; for one that is none, what a bare Python takes."""
     host_pid: int
     agent_pid: int | None
     """None where the agent lives in its host."""
@@ -55,11 +56,10 @@ def host(agent: str, rounds: int) -> list[Figure]:
         AgentNotFoundError: if the agent is not installed.
         LaunchError: if it does not start; with what it said.
     """
-    is_real = agent in REAL
-    command = [str(program(agent)), "--version"] if is_real else BARE_PYTHON
+    path = program(agent) if agent in REAL else None
     starts, limits, hosts, agents = [], [], [], []
     for _ in range(rounds):
-        with scratch() as where, _session(where, agent, command) as begun:
+        with scratch() as where, _session(where, agent, path) as begun:
             starts.append(begun.start_ms)
             limits.append(begun.limit_ms)
             time.sleep(REST_S)
@@ -74,7 +74,7 @@ def host(agent: str, rounds: int) -> list[Figure]:
             unit="ms",
             judged=start / limit,
             limit=limit,
-            limit_name=f"{agent} --version" if is_real else "bare Python",
+            limit_name=f"{agent} itself" if path else "bare Python",
             samples=rounds,
         ),
         Figure(
@@ -83,7 +83,7 @@ def host(agent: str, rounds: int) -> list[Figure]:
             unit="MB",
             judged=weight / beside,
             limit=beside,
-            limit_name=f"{agent} itself" if is_real else "bare Python",
+            limit_name=f"{agent} itself" if path else "bare Python",
             samples=rounds,
             note="proportional set size, at rest before the first prompt",
         ),
@@ -91,16 +91,18 @@ def host(agent: str, rounds: int) -> list[Figure]:
 
 
 @contextlib.contextmanager
-def _session(where: Places, agent: str, command: Sequence[str]) -> Iterator[Begun]:
-    """A session of *agent* that has just started; *command* was run before it, in the same surroundings."""
+def _session(where: Places, agent: str, path: Path | None) -> Iterator[Begun]:
+    """A session of *agent* that has just started; its program *path* was alone before, in the same surroundings."""
     root = where.state.parents[1]
     around, own = settled(agent, root)
     variables = environment(where.environment_variables() | around | own)
-    if agent in REAL:
-        variables["PATH"] = f"{Path(command[0]).parent}:{variables['PATH']}"
-    began = time.perf_counter()
-    _run(command, variables)
-    limit_ms = 1000 * (time.perf_counter() - began)
+    if path is None:
+        began = time.perf_counter()
+        _run(BARE_PYTHON, variables)
+        limit_ms = 1000 * (time.perf_counter() - began)
+    else:
+        variables["PATH"] = f"{path.parent}:{variables['PATH']}"
+        limit_ms = opening_ms(agent, path, root / "work", variables)
     named = [word for name in own for word in ("--env", name)]
     new = [*KASMON, "new", NAME, "--agent", agent, "--mode", "sdk", "--dir", str(root / "work"), *named]
     with ThreadPoolExecutor(1) as beside:

@@ -1,0 +1,124 @@
+"""How long a real agent takes to open a conversation when only a pipe speaks to it: what its host is held against.
+
+The words are those of its protocol and no more: who speaks, and then a conversation, where that takes a word. It is the
+program as it is installed: of codex that is a script, in whose place kasmon starts the native program.
+"""
+
+import contextlib
+import json
+import subprocess
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import psutil
+
+from kasmon.errors import LaunchError
+
+Message = dict[str, Any]
+ACP: Final[Mapping[str, Message]] = {
+    "initialize": {"protocolVersion": 1, "clientCapabilities": {}},
+    "session/new": {"mcpServers": []},
+}
+FLAGS: Final[Mapping[str, Sequence[str]]] = {
+    "claude": (
+        *("--output-format", "stream-json", "--input-format", "stream-json", "--verbose"),
+        *("--include-partial-messages", "--permission-prompt-tool", "stdio"),
+    ),
+    "codex": ("app-server",),
+    "opencode": ("acp",),
+    "gemini": ("--acp",),
+}
+"""What makes each speak its protocol."""
+CALLS: Final[Mapping[str, Mapping[str, Message]]] = {
+    "claude": {"initialize": {"subtype": "initialize", "hooks": None}},
+    "codex": {"initialize": {"clientInfo": {"name": "bench", "title": "bench", "version": "0"}}, "thread/start": {}},
+    "opencode": ACP,
+    "gemini": ACP,
+}
+"""What each is told until its conversation is open; the next one when it has answered."""
+LAST_S: Final = 5.0
+"""How long it may take to end when its stdin is closed, before it is killed."""
+LOOK_S: Final = 0.005
+
+
+def opening_ms(agent: str, program: Path, workdir: Path, variables: Mapping[str, str]) -> float:
+    """From the start of *program* to its last answer.
+
+    Raises:
+        LaunchError: if it does not answer, or says no.
+    """
+    began = time.perf_counter()
+    alone = subprocess.Popen(
+        [program, *FLAGS[agent]],
+        cwd=workdir,
+        env=dict(variables),
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )
+    try:
+        for number, (method, params) in enumerate(CALLS[agent].items()):
+            _call(agent, alone, number, method, params | ({"cwd": str(workdir)} if number else {}))
+        return 1000 * (time.perf_counter() - began)
+    finally:
+        _end(alone)
+
+
+def _call(agent: str, alone: subprocess.Popen[bytes], number: int, method: str, params: Message) -> None:
+    assert alone.stdin is not None
+    assert alone.stdout is not None
+    if agent == "claude":
+        asked: Message = {"type": "control_request", "request_id": str(number), "request": params}
+    else:
+        asked = {"jsonrpc": "2.0", "id": number, "method": method, "params": params}
+    with contextlib.suppress(BrokenPipeError):  # it has ended, and its output says so
+        alone.stdin.write(json.dumps(asked).encode() + b"\n")
+        alone.stdin.flush()
+    for line in alone.stdout:
+        if (answer := _answer(line, number)) is not None:
+            if "error" in answer:
+                raise LaunchError(f"{agent!r} does not open a conversation: {answer['error']}.")
+            return
+    raise LaunchError(f"{agent!r} ended before it had answered {method!r}.")
+
+
+def _answer(line: bytes, number: int) -> Message | None:
+    """The answer to call *number* on *line*, whichever way it is told; None if it is none."""
+    try:
+        said = json.loads(line)
+    except ValueError:
+        return None
+    if not isinstance(said, dict) or "method" in said:
+        return None
+    told = said.get("response")
+    if isinstance(told, dict) and told.get("request_id") == str(number):
+        return told
+    return said if said.get("id") == number else None
+
+
+def _end(alone: subprocess.Popen[bytes]) -> None:
+    """End it with what it started."""
+    with alone:
+        family = psutil.Process(alone.pid).children(recursive=True) if alone.poll() is None else []
+        assert alone.stdin is not None
+        with contextlib.suppress(BrokenPipeError):
+            alone.stdin.close()
+        try:
+            alone.wait(LAST_S)
+        except subprocess.TimeoutExpired:
+            alone.kill()
+        for process in family:
+            with contextlib.suppress(psutil.Error):
+                process.kill()
+        until = time.monotonic() + LAST_S
+        while any(_runs(process) for process in family) and time.monotonic() < until:
+            time.sleep(LOOK_S)
+
+
+def _runs(process: psutil.Process) -> bool:
+    with contextlib.suppress(psutil.Error):
+        return bool(process.status() != psutil.STATUS_ZOMBIE)
+    return False
