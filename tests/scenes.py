@@ -7,9 +7,10 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias, cast
 
+import msgspec
 from textual.pilot import Pilot
 
-from kasmon.model.command import Receipt, ReceiptId, ReceiptState
+from kasmon.model.command import Mode, Receipt, ReceiptId, ReceiptState
 from kasmon.model.fleet import Fleet
 from kasmon.model.permission import SessionId
 from kasmon.model.session import Session, Tokens
@@ -18,7 +19,7 @@ from kasmon.tui.asks import AskCard
 from kasmon.tui.focus import FocusView
 from kasmon.tui.session import SessionView
 from kasmon.tui.world import Settings
-from tests.fleets import StillClock, asking, change, command, crew, fleet, plan, question, working
+from tests.fleets import StillClock, asking, change, command, crew, fleet, login, plan, question, working
 from tests.talks import MAKE, SIGN_IN, deep_talk, short_talk, talk
 from tests.tui.worlds import StillWorld
 from tests.waiting import auntil
@@ -158,6 +159,38 @@ async def together(pilot: Pilot[None]) -> None:
     await armed(pilot)
 
 
+def inbox(*pressed: str) -> Act:
+    """Open the list of all requests, and press these once its card takes keys."""
+
+    async def act(pilot: Pilot[None]) -> None:
+        await settled(pilot)
+        await pilot.press("I")
+        await armed(pilot)
+        for key in pressed:
+            await pilot.press(key)
+            await pilot.pause()
+        await armed(pilot)
+
+    return act
+
+
+def desk_of_asks() -> Fleet:
+    """Requests of every kind, three of them alike, one set aside."""
+    aside = msgspec.structs.replace(command("perf", "make bench", ago=900), later=True)
+    return fleet(
+        *pushers().sessions,
+        asking("choose-store", question("choose-store"), plan("choose-store", 2), agent="codex", ago=95),
+        asking("release-notes", login("release-notes"), ago=230, agent="gemini", mode=Mode.TMUX),
+        asking("rows-to-strips", change("rows-to-strips"), agent="codex"),
+        asking("perf", aside, agent="opencode"),
+    )
+
+
+async def nothing_asked(pilot: Pilot[None]) -> None:
+    """Open the list of all requests where none waits."""
+    await keys("I")(pilot)
+
+
 NOTED = question(
     "fix-auth", free_text=True, many=True, option_notes=("No server, one file.", "", "Slow from 10,000 sessions on.")
 )
@@ -192,6 +225,16 @@ SCENES: dict[str, Scene] = {
     "card-own-words": Scene(act=card(0, "1", "4", *"and a backup"), fleet=alone(NOTED)),
     "card-deny": Scene(act=card(0, "d", *"not on a Friday"), fleet=alone()),
     "card-edited": Scene(act=card(0, "e", "end", *" -n", "escape"), fleet=alone()),
+    "inbox-80x24": Scene((80, 24), inbox("j", "j", "j"), desk_of_asks()),
+    "inbox-120x40": Scene(act=inbox(), fleet=desk_of_asks()),
+    "inbox-160x50": Scene((160, 50), inbox("j", "j", "j", "j"), desk_of_asks()),
+    "inbox-marked-120x40": Scene(act=inbox("G", "k", "space", "k", "space"), fleet=desk_of_asks()),
+    "inbox-request-80x24": Scene(
+        (80, 24),
+        inbox("tab"),
+        fleet(asking("fix-auth", command("fix-auth", RISKY)), asking("docs", change("docs", ago=5)), working("index")),
+    ),
+    "inbox-empty": Scene((80, 24), nothing_asked, fleet(working("docs"))),
     "new-120x40": Scene(act=keys("n")),
     "new-80x24": Scene((80, 24), keys("n")),
     "new-wrong-80x24": Scene((80, 24), keys("n", "enter")),

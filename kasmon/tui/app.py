@@ -43,6 +43,7 @@ from kasmon.tui.messages import (
     CardLeft,
     CommandWanted,
     FilesWanted,
+    InboxLeft,
     PlaceChanged,
     PromptEntered,
     SessionOpened,
@@ -60,7 +61,8 @@ LATER_IMPORTS: Final = (
     "textual.widgets._text_area",
     "textual.widgets._input",
     "kasmon.tui.dialogs",
-    "kasmon.tui.asks",
+    "kasmon.tui.ask_screen",
+    "kasmon.tui.inbox_screen",
     "kasmon.tui.session",
     "kasmon.tui.prompt",
     "pygments.lexers.python",
@@ -205,7 +207,7 @@ class Kasmon(App[None], inherit_bindings=False):
         elif (place := self.inside.place) is not None:
             writing = place is Where.FIND and key.is_printable
             places = (place,) if writing else (place, Where.EVERYWHERE)
-        elif key.is_printable or self.inbox.card is not None or self.inside.is_in_terminal:
+        elif key.is_printable or self.inbox.screen is not None or self.inside.is_in_terminal:
             return False
         else:
             places = (Where.EVERYWHERE,)
@@ -354,6 +356,10 @@ class Kasmon(App[None], inherit_bindings=False):
         self.inbox.tell()
 
     def on_card_left(self, message: CardLeft) -> None:
+        message.stop()
+        self.inbox.close(message.put_off)
+
+    def on_inbox_left(self, message: InboxLeft) -> None:
         message.stop()
         self.inbox.close(message.put_off)
 

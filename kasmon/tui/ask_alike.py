@@ -1,11 +1,11 @@
-"""Requests that one key may answer together: which they are, and all of each as rows to read before. Pure."""
+"""Requests that one key may answer together (`model.alike` says which): all of each as rows to read before. Pure."""
 
 from collections.abc import Mapping, Sequence
 
 import msgspec
 
 from kasmon.clean import clean_line
-from kasmon.model.permission import AskKind, Decision, Request, SessionId
+from kasmon.model.permission import Request, SessionId
 from kasmon.model.session import Session
 from kasmon.model.text import BLANK, Line, Margin, Token, fitted
 from kasmon.tui.ask_text import Sheet, sheet
@@ -23,18 +23,6 @@ class Entry(msgspec.Struct, frozen=True):
     @property
     def request(self) -> Request:
         return self.sheet.request
-
-
-def alike(request: Request, waiting: Sequence[Request]) -> tuple[Request, ...]:
-    """*request* and those of *waiting* that say the same or fall under the same rule, in their order.
-
-    Empty where there is no other one. Requests that were set aside, that hold hidden characters, or that are no
-    permissions are decided on alone.
-    """
-    if not _can_be_listed(request):
-        return ()
-    others = [ask for ask in waiting if ask.id == request.id or (not ask.later and _is_like(request, ask))]
-    return tuple(others) if len(others) > 1 else ()
 
 
 def entries(
@@ -62,22 +50,6 @@ def rows(listed: Sequence[Entry], width: int) -> list[Line]:
         drawn += fitted([(entry.name, Token.STRONG), (f"  {entry.place}", Token.FAINT)], width, mark, under)
         drawn += entry.sheet.rows(width)
     return drawn
-
-
-def _can_be_listed(request: Request) -> bool:
-    is_permission = request.kind is AskKind.PERMISSION and request.answerable and bool(request.tool)
-    return is_permission and Decision.ALLOW in request.choices and not sheet(request).hidden
-
-
-def _is_like(one: Request, other: Request) -> bool:
-    if one.tool != other.tool:
-        return False
-    same_rule = bool(one.rule) and one.rule == other.rule
-    return (same_rule or _says(one) == _says(other)) and _can_be_listed(other)
-
-
-def _says(request: Request) -> tuple[object, ...]:
-    return request.title, request.input, request.shown, request.is_diff
 
 
 def _entry(request: Request, session: Session | None, known: tuple[str, ...]) -> Entry:

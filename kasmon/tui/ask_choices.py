@@ -47,9 +47,10 @@ def choice_lines(state: CardState, look: Look, keys: Keys, width: int, brief: bo
     last = [_offer(look, keys.shown("close", look.utf8), "not now", True, "close")]
     if len(state.alike) > 1 and not state.edited:
         last.append(_offer(look, keys.shown("together"), f"{len(state.alike)} alike together", state.armed, "together"))
-    if state.waiting > 1:
+    if state.waiting > 1 and not state.in_list:
         arrows = f"{keys.shown('request_back', look.utf8)} {keys.shown('request_on', look.utf8)}"
         last.append(_offer(look, arrows, "other requests", state.armed, "request_on"))
+        last.append(_offer(look, keys.shown("all_requests", look.utf8), "all of them", state.armed, "all_requests"))
     *others, end = side_by_side(last, width - width_of(gauge) - 1)
     return [*lines, *others, msgspec.structs.replace(end, right=gauge)]
 

@@ -90,6 +90,8 @@ def _pieces(text: str, known: Sequence[str]) -> Iterator[tuple[str, bool]]:
     for match in _SHOWN_PIECE.finditer(redact(text, known)[0]):
         if match[1] is None:
             at += 1
+        elif text.startswith(match[0], at):  # hidden before it was written down; its host puts it back
+            at += len(match[0])
         else:
             size = int(match[1])
             yield text[start:at], False

@@ -41,10 +41,14 @@ class Laid(msgspec.Struct, frozen=True):
     made, and the answers belong into the text to read."""
 
 
-def laid_out(state: CardState, look: Look, keys: Keys, letters: str, now: float, size: tuple[int, int]) -> Laid:
-    """The card of *state* in a window of *size*: columns and rows."""
-    width = min(WIDEST, size[0] * SHARE // 100) - SIDES
-    rows = size[1] * SHARE // 100 - BORDER - WRITING.get(state.doing, 0)
+def in_window(columns: int, rows: int) -> tuple[int, int]:
+    """The room of a card that lies over a window of so many columns and rows: cells of a row, and rows."""
+    return min(WIDEST, columns * SHARE // 100) - SIDES, rows * SHARE // 100 - BORDER
+
+
+def laid_out(state: CardState, look: Look, keys: Keys, letters: str, now: float, room: tuple[int, int]) -> Laid:
+    """The card of *state* in *room*: cells of a row, and rows."""
+    width, rows = room[0], room[1] - WRITING.get(state.doing, 0)
     head = head_lines(state, look, now, width)
     notes = note_lines(state, look, keys, letters)
     for brief in (False, True):

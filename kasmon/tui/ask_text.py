@@ -13,6 +13,7 @@ import msgspec
 
 from kasmon.clean import has_hidden, redact
 from kasmon.model import diff, markdown
+from kasmon.model.alike import strings, texts
 from kasmon.model.permission import AskKind, Request
 from kasmon.model.text import BLANK, Line, Margin, Span, Token, fitted
 from kasmon.tui.shell import BREAK, Part, split_command
@@ -61,27 +62,12 @@ class Sheet(msgspec.Struct, frozen=True, kw_only=True):
 
 def sheet(request: Request, known: Sequence[str] = ()) -> Sheet:
     """*request* as its card shows it; *known* are secret values of its session."""
-    texts = [*strings(request.input), request.tool, request.title, request.shown, request.rule, request.why]
-    texts += [*request.options, *request.option_notes]
     return Sheet(
         request=request,
         known=tuple(known),
-        hidden=any(has_hidden(text) for text in texts),
+        hidden=any(map(has_hidden, texts(request))),
         secrets=max(redact("\n".join(strings(request.input)), known)[1], redact(request.shown, known)[1]),
     )
-
-
-def strings(value: Any) -> Iterator[str]:
-    """Every text in a JSON value, keys too."""
-    if isinstance(value, str):
-        yield value
-    elif isinstance(value, dict):
-        for key, member in value.items():
-            yield str(key)
-            yield from strings(member)
-    elif isinstance(value, list | tuple):
-        for member in value:
-            yield from strings(member)
 
 
 def command_of(request: Request) -> tuple[str, str | list[str]] | None:

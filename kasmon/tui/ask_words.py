@@ -13,7 +13,7 @@ from kasmon.tui.ask_alike import Entry
 from kasmon.tui.ask_pick import Picks, row_count
 from kasmon.tui.ask_reach import THIS_SESSION, Reach
 from kasmon.tui.ask_text import Sheet
-from kasmon.tui.keys import Keys, shown_key
+from kasmon.tui.keys import ACTIONS, Keys, Where, shown_key
 from kasmon.tui.lines import DrawnLine
 from kasmon.tui.look import KIND_WORDS, Look, Span, age, mode_word, session_label, wave_place
 
@@ -68,11 +68,18 @@ class CardState(msgspec.Struct, frozen=True, kw_only=True):
     wrong: str = ""
     over: str = ""
     edited: bool = False
+    in_list: bool = False
+    """It stands beside the list of all requests, whose keys are not its own."""
 
     @property
     def reach(self) -> str:
         """How far a rule made here would reach, in words."""
         return next((reach.words for reach in self.reaches if reach.scope == self.scope), "")
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether the person writes, or is in the middle of an answer."""
+        return self.doing not in (Doing.READING, Doing.TOGETHER, Doing.OVER)
 
     @property
     def may_rule(self) -> bool:
@@ -113,6 +120,11 @@ def _head_of_list(state: CardState, look: Look) -> list[DrawnLine]:
     return [first, BLANK, DrawnLine(((" ", "text"), (state.sheet.tool(), "says-tool.bold"))), BLANK]
 
 
+def list_keys(keys: Keys) -> tuple[str, ...]:
+    """The keys of the inbox itself, which mean nothing to the card beside it."""
+    return tuple(key for row in ACTIONS if row.where is Where.INBOX for key in keys.of(row.id))
+
+
 def note_lines(state: CardState, look: Look, keys: Keys, letters: str) -> list[DrawnLine]:
     """What to mind before deciding."""
     lines: list[list[Span]] = []
@@ -120,7 +132,7 @@ def note_lines(state: CardState, look: Look, keys: Keys, letters: str) -> list[D
         rows = "1 more line" if state.below == 1 else f"{state.below} more lines"
         line: list[Span] = [(f" ({rows})", "warn")]
         if not state.read:
-            taken = CHOOSING if row_count(state.sheet.request) else ()
+            taken = list_keys(keys) if state.in_list else CHOOSING if row_count(state.sheet.request) else ()
             key = next((shown_key(key, look.utf8) for key in keys.of("read_on") if key not in taken), "")
             line += [("  ", "text"), (key, "accent.bold"), (" reads on; approve at its end", "soft")]
         lines.append(line)

@@ -1,7 +1,9 @@
 """The rules of asking a person: which request is shown, and when keys count. Pure; the time is an argument."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
+
+import msgspec
 
 from kasmon.model.permission import Request, RequestId, SessionId
 from kasmon.model.session import Session
@@ -12,6 +14,19 @@ SILENCE_S: Final = 0.3
 """And none until nothing was pressed for so long, in seconds."""
 QUIET_S: Final = 1.0
 """A card rises by itself only after so long without a key, in seconds."""
+
+
+class Asked(msgspec.Struct, frozen=True, kw_only=True):
+    """All that a card or the inbox may need to know, at one moment."""
+
+    waiting: tuple[Request, ...] = ()
+    sent: frozenset[RequestId] = frozenset()
+    """What was answered here, while nobody has said yet that it counts."""
+    sessions: Mapping[SessionId, Session] = {}
+    known: Mapping[SessionId, tuple[str, ...]] = {}
+    """Secret values of each session; one whose are not known yet must not be shown."""
+    projects: Mapping[SessionId, str] = {}
+    """The folder of each session's project."""
 
 
 class Arming:
@@ -45,7 +60,7 @@ class Arming:
 
 
 class Queue:
-    """The open requests of the fleet, first asked first shown; what was answered here waits for its fact outside."""
+    """The open requests of the fleet by their `turn`; what was answered here waits for its fact outside."""
 
     def __init__(self) -> None:
         self._asks: dict[SessionId, tuple[Request, ...]] = {}
@@ -77,11 +92,16 @@ class Queue:
 
     @property
     def waiting(self) -> tuple[Request, ...]:
-        """Every open request that is not answered here, the first asked first."""
+        """Every open request that is not answered here, in turn."""
         if self._waiting is None:
             asks = (ask for group in self._asks.values() for ask in group if ask.id not in self._sent)
-            self._waiting = tuple(sorted(asks, key=lambda ask: (ask.asked_at, ask.id)))
+            self._waiting = tuple(sorted(asks, key=turn))
         return self._waiting
+
+    @property
+    def on_the_way(self) -> frozenset[RequestId]:
+        """What was answered here, and has not left the queue by that yet."""
+        return frozenset(self._sent)
 
     def rising(self) -> Request | None:
         """The request that may rise by itself: answerable, not set aside, and never closed on."""
@@ -91,15 +111,21 @@ class Queue:
         return ask.answerable and not ask.later and ask.id not in self._put_off
 
     def _put(self, session: SessionId, asks: tuple[Request, ...]) -> None:
-        before = {ask.id for ask in self._asks.get(session, ())}
-        still = {ask.id for ask in asks}
-        self._sent -= before - still
+        known = self._asks.get(session, ())
+        before, still = {ask.id for ask in known}, {ask.id for ask in asks}
+        waited = {ask.id for ask in known if not ask.later}
+        self._sent -= (before - still) | {ask.id for ask in asks if ask.later and ask.id in waited}
         self._put_off -= before - still
         if asks:
             self._asks[session] = asks
         else:
             self._asks.pop(session, None)
         self._waiting = None
+
+
+def turn(ask: Request) -> tuple[bool, float, RequestId]:
+    """Its place among all that wait: the first asked first, those that were set aside behind them."""
+    return ask.later, ask.asked_at, ask.id
 
 
 def place_in(queue: Sequence[Request], request: RequestId) -> int | None:

@@ -165,6 +165,9 @@ class Deeds(ReadingDeeds):
     def inbox(self) -> None:
         self.app.inbox.open()
 
+    def all_requests(self) -> None:
+        self.app.inbox.open_list()
+
     # The view.
 
     def filter(self) -> None:

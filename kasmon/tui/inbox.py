@@ -8,7 +8,7 @@ from textual.timer import Timer
 from kasmon.clean import clean_line
 from kasmon.model.permission import RequestId, SessionId
 from kasmon.model.session import Session
-from kasmon.tui.asking import QUIET_S, Queue
+from kasmon.tui.asking import QUIET_S, Asked, Queue
 from kasmon.tui.bars import Notice
 from kasmon.tui.dialog import Dialog
 from kasmon.tui.focus import FocusView
@@ -16,7 +16,9 @@ from kasmon.tui.focus import FocusView
 if TYPE_CHECKING:
     from kasmon.model.permission import Request
     from kasmon.tui.app import Kasmon
-    from kasmon.tui.asks import AskCard, Asked
+    from kasmon.tui.ask_screen import AskScreen
+    from kasmon.tui.asks import AskCard
+    from kasmon.tui.inbox_screen import InboxScreen
 
 RISE_S: Final = 0.1
 """How often it is looked whether a request may rise, while one waits for that."""
@@ -30,7 +32,7 @@ class Inbox:
         self.queue = Queue()
         self._known_secrets: dict[SessionId, tuple[str, ...]] = {}
         self._projects: dict[SessionId, str] = {}
-        self._shown: AskCard | None = None
+        self._shown: AskScreen | InboxScreen | None = None
         self._timer: Timer | None = None
 
     def start(self) -> None:
@@ -43,44 +45,61 @@ class Inbox:
         changed = tuple(changed)
         if self.queue.take(changed, gone):
             self._learn_secrets(changed)
-            self._tell_card()
+            self._tell_screen()
             self.look_soon()
 
     def sent(self, request: RequestId) -> None:
         """An answer is on its way."""
         self.queue.sent(request)
-        self._tell_card()
+        self._tell_screen()
         self.tell()
 
     def failed(self, request: RequestId) -> None:
         """The answer did not arrive: it waits again."""
         self.queue.failed(request)
-        self._tell_card()
+        self._tell_screen()
         self.look_soon()
 
     def open(self) -> None:
         """Show the card with the first request that waits, over whatever is on the screen."""
-        if self.card is not None:
+        if self.screen is not None:
             return
-        waiting = self.queue.waiting
-        first = next((ask for ask in waiting if not ask.later), None) or next(iter(waiting), None)
+        first = next(iter(self.queue.waiting), None)
         if first is None:
             self.app.say("No request waits.")
         elif first.session in self._known_secrets:
             self._show(first)
 
+    def open_list(self) -> None:
+        """Show all that wait, at the request that is on the card if one is."""
+        from kasmon.tui.inbox_screen import InboxScreen  # not before the first frame
+
+        app, screen, card = self.app, self.screen, self.card
+        if isinstance(screen, InboxScreen):
+            return
+        first = card.request.id if card is not None else None
+        self.close(())
+        self._shown = InboxScreen(app.look, app.clock, app.keys, self._asked(), first)
+        app.push_screen(self._shown)
+        self.tell()
+
     def close(self, put_off: Iterable[RequestId]) -> None:
-        """Take the card away; *put_off* wait on, and do not rise by themselves again."""
-        if (card := self.card) is not None:
+        """Take the card or the list away; *put_off* wait on, and do not rise by themselves again."""
+        if (screen := self.screen) is not None:
             self.queue.put_off(put_off)
-            card.dismiss()
+            screen.dismiss()
             self.app.hold_still()
             self.app.call_later(self.tell)
 
     @property
+    def screen(self) -> "AskScreen | InboxScreen | None":
+        """The card's screen or the list's, while it is there."""
+        return self._shown if self._shown is not None and self._shown in self.app.screen_stack else None
+
+    @property
     def card(self) -> "AskCard | None":
         """The card, while it is on the screen."""
-        return self._shown if self._shown is not None and self._shown in self.app.screen_stack else None
+        return None if (screen := self.screen) is None else screen.card
 
     def consider(self) -> None:
         """Let a request rise if nobody is doing anything else; look again soon if one could otherwise."""
@@ -103,7 +122,7 @@ class Inbox:
         waiting = len(self.queue.waiting)
         will_rise = self.queue.rising() is not None and app.list_has_keys
         notice: Notice | None = None
-        if waiting and self.card is None and not will_rise:
+        if waiting and self.screen is None and not will_rise:
             many = "1 request waits" if waiting == 1 else f"{waiting} requests wait"
             shown = app.keys.shown if app.list_has_keys else app.keys.shown_while_writing
             key = shown("inbox", app.utf8)
@@ -120,25 +139,25 @@ class Inbox:
             dialog.notice(notice)
 
     def _show(self, first: "Request") -> None:
-        from kasmon.tui.asks import AskCard  # not before the first frame
+        from kasmon.tui.ask_screen import AskScreen  # not before the first frame
 
         app = self.app
-        self._shown = AskCard(app.look, app.clock, app.keys, self._asked(first.session), first)
+        self._shown = AskScreen(app.look, app.clock, app.keys, self._asked({first.session}), first)
         app.push_screen(self._shown)
         self.tell()
 
-    def _asked(self, shown: SessionId) -> "Asked":
-        from kasmon.tui.asks import Asked
-
+    def _asked(self, also: Iterable[SessionId] = ()) -> Asked:
+        """What waits now, and of whom; *also* tells of these sessions."""
         waiting = self.queue.waiting
-        ids = {ask.session for ask in waiting} | {shown}
+        ids = {ask.session for ask in waiting} | set(also)
         sessions = {id_: session for id_ in ids if (session := self.app.desk.table.session(id_)) is not None}
         known = {id_: self._known_secrets[id_] for id_ in ids if id_ in self._known_secrets}
-        return Asked(waiting=waiting, sessions=sessions, known=known, projects=self._projects)
+        sent = self.queue.on_the_way
+        return Asked(waiting=waiting, sent=sent, sessions=sessions, known=known, projects=self._projects)
 
-    def _tell_card(self) -> None:
-        if (card := self.card) is not None:
-            card.learn(self._asked(card.request.session))
+    def _tell_screen(self) -> None:
+        if (screen := self.screen) is not None:
+            screen.learn(self._asked(screen.concerned))
 
     def _learn_secrets(self, changed: Iterable[Session]) -> None:
         """A card may be shown once it is known what must not stand on it, and how far its rules would reach."""
@@ -153,7 +172,7 @@ class Inbox:
         for session in sessions:
             self._projects[session] = await self.app.world.project(session)
             self._known_secrets[session] = tuple(await self.app.world.secrets(session))
-        self._tell_card()
+        self._tell_screen()
         self.look_soon()
 
     def _pause(self) -> None:

@@ -22,6 +22,7 @@ class Where(StrEnum):
     LIST = "in the list"
     FILTER = "in the filter"
     CARD = "on a request"
+    INBOX = "in the list of requests"
     PROMPT = "in the prompt box"
     READING = "while reading"
     FIND = "while searching"
@@ -80,7 +81,7 @@ class Action(msgspec.Struct, frozen=True):
 
 
 _LIST, _CARD, _ALL, _BOX, _FILTER = Where.LIST, Where.CARD, Where.EVERYWHERE, Where.PROMPT, Where.FILTER
-_READ, _FIND, _QUEUE = Where.READING, Where.FIND, Where.QUEUE
+_READ, _FIND, _QUEUE, _INBOX = Where.READING, Where.FIND, Where.QUEUE, Where.INBOX
 
 DETACHES: Final = "ctrl+]"
 """What comes back from `attach`: the key that kasmon's tmux server detaches by."""
@@ -95,6 +96,7 @@ ACTIONS: Final = (
     Action("next", ("w",), "next", "Next session that needs you", _LIST, Group.MOVE, Offered.SOMEWHERE),
     Action("open", ("enter",), "open", "Go into the session", _LIST, Group.SESSION, Offered.SOMEWHERE),
     Action("inbox", ("i", "f2"), "requests", "Show the requests that wait, to allow or deny them", _ALL, Group.REQUEST),
+    Action("all_requests", ("I", "f4"), "inbox", "List all that wait, to answer one or several", _ALL, Group.REQUEST),
     Action("new", ("n",), "new", "Start a session", _LIST, Group.FLEET, Offered.ALWAYS),
     Action("message", ("m",), "message", "Send this session a prompt", _LIST, Group.SESSION, Offered.RUNNING),
     Action("interrupt", ("c",), "interrupt", "End the turn that runs", _LIST, Group.SESSION),
@@ -153,6 +155,13 @@ ACTIONS: Final = (
     Action("read_top", ("home",), "to its top", "To its beginning", _CARD, Group.REQUEST, palette=False),
     Action("read_end", ("end",), "to its end", "To its end", _CARD, Group.REQUEST, palette=False),
     Action("close", ("escape",), "not now", "Close the card; nothing is answered", _CARD, Group.REQUEST, palette=False),
+    Action("inbox_down", ("j", "down"), "down", "The request below", _INBOX, Group.REQUEST, palette=False),
+    Action("inbox_up", ("k", "up"), "up", "The request above", _INBOX, Group.REQUEST, palette=False),
+    Action("inbox_top", ("g",), "top", "The first request", _INBOX, Group.REQUEST, palette=False),
+    Action("inbox_bottom", ("G",), "bottom", "The last request", _INBOX, Group.REQUEST, palette=False),
+    Action("mark", ("space",), "mark", "Mark it, to answer several together", _INBOX, Group.REQUEST, palette=False),
+    Action("to_request", ("tab",), "request", "Its keys, or the list's", _INBOX, Group.REQUEST, palette=False),
+    Action("leave_inbox", ("escape", "q"), "leave", "Back; nothing is answered", _INBOX, Group.REQUEST, palette=False),
     Action(
         "leave_focus", ("ctrl+]",), "leave", "Back to the list", Where.TERMINAL, Group.INSIDE, Offered.ALWAYS, False
     ),

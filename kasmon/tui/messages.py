@@ -109,3 +109,11 @@ class CardLeft(Message):
     def __init__(self, put_off: tuple[RequestId, ...]) -> None:
         super().__init__()
         self.put_off = put_off
+
+
+class InboxLeft(Message):
+    """The inbox wants to close; *put_off* as for a card."""
+
+    def __init__(self, put_off: tuple[RequestId, ...]) -> None:
+        super().__init__()
+        self.put_off = put_off

@@ -5,10 +5,10 @@ from typing import cast
 import pytest
 from textual.pilot import Pilot
 
+from kasmon.model.alike import alike
 from kasmon.model.fleet import Fleet
 from kasmon.model.permission import Decision, Request
 from kasmon.tui.app import Kasmon
-from kasmon.tui.ask_alike import alike
 from kasmon.tui.asks import AskCard
 from tests.fleets import asking, change, command, fleet, idle, question
 from tests.scenes import HIDDEN, armed, kasmon

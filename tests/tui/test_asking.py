@@ -100,6 +100,17 @@ def test_what_was_answered_here_is_not_shown_again() -> None:
     assert [] == ids(waiting)
 
 
+def test_what_was_set_aside_here_waits_on_behind_the_others() -> None:
+    first, second = command("a", "ls", ago=30), command("b", "ls", ago=10)
+    waiting = queue(asking("a", first), asking("b", second))
+    waiting.sent(RequestId("a-1"))
+    assert ["b-1"] == ids(waiting)
+
+    waiting.take([asking("a", msgspec.structs.replace(first, later=True))])
+    assert ["b-1", "a-1"] == ids(waiting)
+    assert frozenset() == waiting.on_the_way
+
+
 def test_an_answer_that_failed_brings_the_request_back() -> None:
     waiting = queue(asking("a", command("a", "ls")))
     waiting.sent(RequestId("a-1"))

@@ -489,6 +489,35 @@ async def test_a_request_that_closed_elsewhere_says_so_and_takes_no_answer(close
         assert 1 == len(pilot.app.screen_stack)
 
 
+@pytest.mark.parametrize("key", ["q", "ctrl+c"])
+async def test_a_card_that_rose_keeps_nobody_from_leaving(key: str) -> None:
+    """Also right after the last request was answered elsewhere: no key is lost on what is over. It asks first."""
+    async with kasmon(asks()).run_test(size=(120, 40)) as pilot:
+        await opened(pilot)
+        await show(pilot, fleet(idle("fix-auth"), working("docs")))
+        await pilot.press(key)
+        await auntil(lambda: "The dashboard closes." in text_of(pilot.app), what="the question")
+        await pilot.press("escape")
+        await auntil(lambda: "Nothing is sent from here." in text_of(pilot.app), what="the card")
+
+        assert [] == answers(pilot)
+
+
+async def test_where_letters_or_a_reason_are_written_q_is_one_of_them() -> None:
+    async with kasmon(asks(command("fix-auth", HIDDEN, tool="Qsort"))).run_test(size=(120, 40)) as pilot:
+        await opened(pilot)
+        await pilot.press("d", "q")
+        assert "q" == pilot.app.screen.query_one(Input).value
+        await pilot.press("escape")
+        await armed(pilot)
+        await pilot.press("a")
+        await armed(pilot)
+        await pilot.press(*"qso")
+        await pilot.pause()
+
+        assert [Decision.ALLOW] == [answer.decision for answer in answers(pilot)]
+
+
 async def test_a_reason_half_written_is_dropped_when_the_request_closes() -> None:
     async with kasmon(asks()).run_test(size=(120, 40)) as pilot:
         await opened(pilot)

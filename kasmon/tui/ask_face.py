@@ -1,0 +1,134 @@
+"""The card's face: draws its state in the room that it is given, and knows whether its keys count."""
+
+from collections.abc import Callable
+from typing import Any, TypeAlias
+
+import msgspec
+from textual.app import ComposeResult
+from textual.containers import Vertical
+from textual.message import Message
+from textual.timer import Timer
+
+from kasmon.model.permission import Request
+from kasmon.model.text import Line
+from kasmon.tui import ask_alike
+from kasmon.tui.ask_layout import Laid, laid_out
+from kasmon.tui.ask_words import CardState
+from kasmon.tui.asking import Arming
+from kasmon.tui.clock import Clock
+from kasmon.tui.keys import Keys
+from kasmon.tui.lines import Lines
+from kasmon.tui.look import Look
+from kasmon.tui.reader import Reader
+
+GAUGE_S = 0.1
+Room: TypeAlias = Callable[[CardState, bool], tuple[int, int]]
+"""Cells of a row and rows within the card's border, for a card in this state; as many as can be where that is True."""
+
+
+class AskFace(Vertical):
+    """Shows a `CardState`: whose request it is, all of it, what to mind, and which key does what."""
+
+    def __init__(self, look: Look, clock: Clock, keys: Keys, room: Room, state: CardState) -> None:
+        super().__init__()
+        self.look, self.clock, self.keys = look, clock, keys
+        self.arming = Arming(clock.ticking())
+        self.head = Lines(look, id="card-head")
+        self.body = Reader(look, ground="background", margin=1)
+        self.notes = Lines(look, id="card-notes")
+        self.choices = Lines(look, id="card-choices")
+        self._room, self._state = room, state
+        self._edited: dict[str, Any] | None = None
+        self._gauge: Timer | None = None
+        self._fits, self._is_whole, self._body_rows = True, True, 0
+
+    def compose(self) -> ComposeResult:
+        yield self.head
+        yield self.body
+        yield self.notes
+        yield self.choices
+
+    def on_mount(self) -> None:
+        self._gauge = self.set_interval(GAUGE_S, self._look_at_clock)
+
+    @property
+    def request(self) -> Request:
+        """The one that is shown."""
+        return self._state.sheet.request
+
+    @property
+    def is_armed(self) -> bool:
+        """Whether keys count, and the card says so."""
+        return self._state.armed
+
+    def dress(self, look: Look) -> None:
+        """Draw with *look* from now on."""
+        self.look = self.head.look = self.body.look = self.notes.look = self.choices.look = look
+        self.body.refresh()
+        self._put()
+
+    def resized(self) -> None:
+        """The room is another now: what the person saw is not where it was."""
+        self._change()
+
+    def tick(self) -> None:
+        """Time passed."""
+        self._put()
+
+    def letters(self) -> str:
+        """What has to be typed where there are hidden characters."""
+        name = self.request.tool.casefold()
+        return "".join(each for each in name if each.isascii() and each.isalnum())[:3] or "yes"
+
+    def on_reader_moved(self, message: Reader.Moved) -> None:
+        message.stop()
+        self._put(below=self.body.below, read=self.body.seen_end)
+
+    def tell(self, message: Message) -> None:
+        """Post *message* at the screen, a step further up: an answer is on its way when the next key is read."""
+        self.screen.post_message(message)
+
+    def _change(self, **changes: Any) -> None:
+        """What is shown is another now: deaf again."""
+        self.arming.change(self.clock.ticking())
+        if self._gauge is not None:
+            self._gauge.resume()
+        self._put(armed=False, **changes)
+
+    def _put(self, **changes: Any) -> None:
+        self._state = msgspec.structs.replace(self._state, **changes)
+        laid = self._laid()
+        moved = laid.is_whole != self._is_whole and bool(self.request.options) and not self._edited
+        self._fits, self._is_whole = laid.fits, laid.is_whole
+        self.head.say(*laid.head)
+        self.notes.say(*laid.notes)
+        self.choices.say(*laid.choices)
+        if laid.body_rows != self._body_rows:
+            self._body_rows = self.body.styles.max_height = laid.body_rows
+        if moved:
+            self._read_again()
+
+    def _laid(self) -> Laid:
+        state, now = self._state, self.clock.now()
+        for roomy in (False, True):
+            laid = laid_out(state, self.look, self.keys, self.letters(), now, self._room(state, roomy))
+            if laid.fits:
+                break
+        return laid
+
+    def _read_again(self) -> None:
+        self.body.read(self._rows)
+        self._put(read=self.body.seen_end, below=self.body.below)
+
+    def _rows(self, width: int) -> list[Line]:
+        """What there is to read: the request, with its answers where they stand nowhere else, or the whole list."""
+        if self._state.together:
+            return ask_alike.rows(self._state.together, width)
+        return self._state.sheet.rows(width, with_options=not self._is_whole)
+
+    def _look_at_clock(self) -> None:
+        armed = self.arming.look(self.clock.ticking()) and self._fits
+        if armed != self._state.armed:
+            self._put(armed=armed)
+        if armed and self._gauge is not None:
+            self._gauge.pause()

@@ -1,0 +1,260 @@
+"""The inbox: every request that waits, one line each, and beside the list the chosen one on its card.
+
+The card is the one that rises over the list of sessions: it shows, arms and answers here as it does there.
+"""
+
+from collections.abc import Collection
+
+from textual import events
+from textual.app import ComposeResult
+from textual.containers import Container
+
+from kasmon.model.permission import Request, RequestId, SessionId
+from kasmon.tui.ask_words import CardState
+from kasmon.tui.asking import Asked
+from kasmon.tui.asks import AskCard
+from kasmon.tui.bars import KeyBar
+from kasmon.tui.clock import Clock
+from kasmon.tui.inbox_list import InboxList
+from kasmon.tui.inbox_marks import Marks, like, settled, stepped, still, toggled
+from kasmon.tui.inbox_room import is_beside, list_columns, list_rows, room
+from kasmon.tui.inbox_rows import Rows
+from kasmon.tui.inbox_words import NOT_YET, NOTHING, bar, head_line
+from kasmon.tui.keys import ROWS, Action, Keys, Where
+from kasmon.tui.lines import Lines
+from kasmon.tui.look import Look
+from kasmon.tui.messages import ActionWanted, CardLeft, InboxLeft
+from kasmon.tui.overlay import Overlay
+from kasmon.tui.reader import Sentences
+
+TICK_S = 0.5
+HERE = ("help", "palette", "quit")
+"""What may be done elsewhere, and here too."""
+
+
+class InboxScreen(Overlay):
+    """Gets `Asked` by `learn`; its card posts the answers, and it `InboxLeft`."""
+
+    AUTO_FOCUS = ""
+
+    def __init__(self, look: Look, clock: Clock, keys: Keys, asked: Asked, first: RequestId | None = None) -> None:
+        super().__init__()
+        self.look, self.clock, self.keys, self.asked = look, clock, keys, asked
+        self.rows = Rows()
+        self.cursor = first
+        self.marks: Marks = frozenset()
+        self.card: AskCard | None = None
+        self.in_request = False
+        """Whether the request has the keys that are the list's otherwise."""
+        self.word = ""
+        """What is said about the last key."""
+        self.head = Lines(look, "surface", id="inbox-head")
+        self.list = InboxList(look, clock)
+        self.middle = Container(self.list, id="inbox-middle")
+        self.nothing = Sentences(look, id="inbox-nothing")
+        self.bar = KeyBar(look, id="inbox-keys")
+
+    def compose(self) -> ComposeResult:
+        yield self.head
+        yield self.middle
+        yield self.bar
+
+    def on_mount(self) -> None:
+        self.middle.mount(self.nothing)
+        self.set_interval(TICK_S, self._tick)
+        self._lay_out()
+        self.learn(self.asked)
+
+    @property
+    def concerned(self) -> Collection[SessionId]:
+        """The sessions that it has to hear of, whether they ask or not."""
+        return self.rows.sessions | ({self.card.request.session} if self.card is not None else frozenset())
+
+    def learn(self, asked: Asked) -> None:
+        """The requests that wait are these now."""
+        self.asked = asked
+        self.rows.take(asked, self.clock.ticking())
+        self.marks = still(self.rows, self.marks)
+        if self.card is not None:
+            self.card.learn(asked)
+        self._follow()
+
+    def dress(self, look: Look) -> None:
+        """Draw with *look* from now on."""
+        super().dress(look)
+        self.head.look = self.list.look = self.nothing.look = look
+        self.bar.dress(look)
+        if self.card is not None:
+            self.card.dress(look)
+        self._draw()
+
+    # What is shown.
+
+    def _follow(self) -> None:
+        """Show the request at the cursor; where that is gone, the first that waits."""
+        self.cursor = settled(self.rows, self.cursor, on_waiting=self.card is None)
+        row = self.rows.row(self.cursor)
+        if row is not None and row.waits and row.request.session in self.asked.known:
+            if self.card is None:
+                self._begin(row.request)
+            elif not self.card.together and not self.card.is_busy:
+                self.card.show(row.request)
+        self._draw()
+
+    def _begin(self, request: Request) -> None:
+        self.card = AskCard(self.look, self.clock, self.keys, self.asked, request, self._room, in_list=True)
+        self.middle.mount(self.card)
+
+    def _drop(self) -> None:
+        """There is nothing to answer any more; what was answered just now may still be among what waits."""
+        if self.card is not None:
+            self.card.remove()
+        self.card, self.cursor, self.marks, self.in_request = None, None, frozenset(), False
+        self._draw()
+
+    def _draw(self) -> None:
+        self.list.show(self.rows.shown, self.cursor, self.marks, self._like())
+        self.head.say(head_line(self.rows.shown, len(self.marks), self.word))
+        self.nothing.display = self.card is None
+        self.nothing.say(*(NOT_YET if self.rows.waiting else NOTHING))
+        self.bar.offered = bar(self.keys, self.look, has_card=self.card is not None, in_request=self.in_request)
+
+    def _like(self) -> Marks:
+        ready = [ask for ask in self.asked.waiting if ask.session in self.asked.known]
+        return like(self.rows, self.cursor, self.marks, ready)
+
+    def _tick(self) -> None:
+        if self.rows.sweep(self.clock.ticking(), self.cursor if self.card is not None else None):
+            self._draw()
+        self.list.refresh()
+        if self.card is not None:
+            self.card.tick()
+
+    # Room.
+
+    def on_resize(self) -> None:
+        self._lay_out()
+        if self.card is not None:
+            self.card.resized()
+
+    def _lay_out(self) -> None:
+        beside = is_beside(self.app.size)
+        self.set_class(beside, "-beside")
+        self.list.styles.width = list_columns(self.app.size) if beside else "1fr"
+        self.list.styles.height = "1fr" if beside else list_rows(self.app.size, len(self.rows.shown), tight=False)
+
+    def _room(self, state: CardState, tight: bool) -> tuple[int, int]:
+        """What the card has; below a list, that gets what a card in this state leaves to it."""
+        tight = tight or self.in_request or state.is_busy
+        rows = list_rows(self.app.size, len(self.rows.shown), tight=tight)
+        if not is_beside(self.app.size):
+            self.list.styles.height = rows
+        return room(self.app.size, rows)
+
+    # Keys and clicks.
+
+    def on_key(self, event: events.Key) -> None:
+        action = None if self.card is not None and self.card.is_busy else self._meant(event.key)
+        if action is not None:
+            event.stop()
+            event.prevent_default()
+            self._do(action.id)
+        elif self.card is not None:
+            self.card.press(event)
+
+    def _meant(self, key: str) -> Action | None:
+        """What *key* means to the inbox; None where it is the card's."""
+        own = self.keys.action(key, Where.INBOX)
+        if own is not None and (not self.in_request or own.id in ("to_request", "leave_inbox")):
+            return own
+        anywhere = self.keys.action(key, Where.EVERYWHERE, Where.LIST)
+        return anywhere if anywhere is not None and anywhere.id in HERE else None
+
+    def _do(self, action: str) -> None:
+        self.word = ""
+        if self.card is not None and not self.card.is_armed:
+            self.card.arming.press(self.clock.ticking())
+        match action:
+            case "inbox_down" | "inbox_up":
+                self._point(stepped(self.rows, self.cursor, 1 if action == "inbox_down" else -1))
+            case "inbox_top" | "inbox_bottom":
+                far = len(self.rows.shown)
+                self._point(stepped(self.rows, self.cursor, far if action == "inbox_bottom" else -far))
+            case "mark":
+                self._mark(self.cursor)
+            case "to_request":
+                self._enter(not self.in_request)
+            case "leave_inbox" if self.in_request:
+                self._enter(False)
+            case "leave_inbox" if self.marks:
+                self._take(frozenset())
+            case "leave_inbox":
+                self.post_message(InboxLeft(tuple(ask.id for ask in self.asked.waiting)))
+            case _:
+                self.post_message(ActionWanted(action))
+        self._draw()
+
+    def _point(self, request: RequestId | None) -> None:
+        self.cursor = request
+        self._follow()
+
+    def _enter(self, inside: bool) -> None:
+        self.in_request = inside and self.card is not None
+        if self.card is not None:
+            self.card.resized()
+
+    def _mark(self, request: RequestId | None) -> None:
+        marks, self.word = toggled(self.rows, request, self.marks, self._like())
+        if marks != self.marks:
+            self._take(marks)
+
+    def _take(self, marks: Marks) -> None:
+        """From two on, what is marked stands on the card, all of it; else the request at the cursor."""
+        self.marks = marks
+        if self.card is None:
+            return
+        if len(marks) > 1:
+            self.card.gather([row.request for row in self.rows.shown if row.request.id in marks])
+        elif self.card.together:
+            here = self.rows.row(self.cursor)
+            self.card.show(here.request if here is not None and here.waits else self.card.request)
+
+    def on_inbox_list_picked(self, message: InboxList.Picked) -> None:
+        message.stop()
+        self.word = ""
+        if self.card is not None and self.card.is_busy:
+            return
+        if message.marks:
+            self._mark(message.request)
+        self._point(message.request)
+
+    def on_action_wanted(self, message: ActionWanted) -> None:
+        if ROWS[message.action].where is Where.INBOX:
+            message.stop()
+            self._do(message.action)
+
+    # What the card tells.
+
+    def on_ask_card_turned(self, message: AskCard.Turned) -> None:
+        """It went on by itself after an answer, or gathered what is alike."""
+        message.stop()
+        if self.card is None:
+            return
+        if self.card.together:
+            self.marks = frozenset(self.card.together)
+        else:
+            self.cursor = self.card.request.id
+            self.marks = self.marks if len(self.marks) == 1 else frozenset()
+        self._draw()
+
+    def on_ask_card_list_wanted(self, message: AskCard.ListWanted) -> None:
+        message.stop()
+        self._enter(False)
+
+    def on_card_left(self, message: CardLeft) -> None:
+        """Nothing is left to answer; or somebody clicked on "not now"."""
+        message.stop()
+        if message.put_off:
+            self.post_message(InboxLeft(message.put_off))
+        else:
+            self._drop()
