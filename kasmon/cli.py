@@ -214,8 +214,17 @@ def wait(
 
 
 @app.command
-def inbox(*, json: Json = False) -> None:
+def inbox(
+    *,
+    alike: Annotated[str, Parameter(help="Only this request and those like it, and the digest of them all.")] = "",
+    json: Json = False,
+) -> None:
     """List the requests that wait for you, oldest first."""
+    if alike:
+        from kasmon.commands.together import list_alike
+
+        list_alike(alike, wants_json=json)
+        return
     from kasmon.commands.looking import inbox
 
     inbox(wants_json=json)
@@ -233,17 +242,33 @@ def answer(
     scope: Annotated[
         Literal["session", "plan", "project"], Parameter(help="How far `always` and `never` reach.")
     ] = "session",
-    reason: Annotated[str, Parameter(allow_leading_hyphen=True, help="Told to the agent with `deny`.")] = "",
+    reason: Annotated[
+        str, Parameter(allow_leading_hyphen=True, help="With `deny` and `never`: why; the agent is told.")
+    ] = "",
     input: Annotated[  # noqa: A002 - its flag
         str | None,
         Parameter(allow_leading_hyphen=True, help="With `edit`: the input to go on with, as JSON; `-` reads stdin."),
     ] = None,
     choice: Annotated[
-        list[str] | None, Parameter(negative=(), help="With `choose`: a label, or your own words; may be said again.")
+        list[str] | None,
+        Parameter(
+            negative=(),
+            help="With `choose`: a label, its number, or your own words; once for each where several may be chosen.",
+        ),
     ] = None,
+    alike: Annotated[
+        bool, Parameter(negative=(), help="Answer all that are like it too, by `allow` or `deny`; lists them first.")
+    ] = False,
+    yes: Annotated[bool, Parameter(negative=(), help="With --alike and the list's --digest: do not ask.")] = False,
     json: Json = False,
-) -> None:
-    """Answer exactly one request."""
+) -> int:
+    """Answer a request, or with --alike all that are like it. A plan is approved by `allow`, sent back by `deny`."""
+    if alike:
+        from kasmon.commands.together import answer_alike
+
+        return answer_alike(request, decision, digest=digest, reason=reason, yes=yes, wants_json=json)
+    if yes:
+        raise UsageError("--yes goes with --alike.", hint="One request is answered without a question by its --digest.")
     from kasmon.commands.answering import answer
 
     answer(
@@ -256,6 +281,7 @@ def answer(
         labels=choice or (),
         wants_json=json,
     )
+    return 0
 
 
 @app.command

@@ -4,7 +4,7 @@ import asyncio
 import json
 import sys
 import termios
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any, Final
 
 from kasmon.clean import has_hidden, redact, visible
@@ -14,6 +14,7 @@ from kasmon.commands.objects import request_object
 from kasmon.commands.output import say, say_block, tell
 from kasmon.errors import RefusedError, RequestClosedError, RequestNotFoundError, UnableError, UsageError
 from kasmon.host.policy import project_of
+from kasmon.model.alike import strings, texts
 from kasmon.model.command import Answer
 from kasmon.model.fleet import Fleet
 from kasmon.model.permission import AskKind, Decision, Request, RequestId
@@ -47,13 +48,14 @@ def answer(
         RequestNotFoundError: if there never was such a request.
         RefusedError: if it is closed, does not take this decision, has another digest, or nobody could look at it.
     """
-    decision = _decision(said)
+    decision = decision_of(said)
     where = places()
     session, request = meant(look_once(where), wanted)
+    labels = tuple(_label(request, label) for label in labels)
     _check(request, decision, labels)
     if decision in STANDING and scope == "plan" and not session.plan:
         raise UnableError(f"session {session.id!r} belongs to no plan.", hint="Use --scope session or --scope project.")
-    if decision in STANDING and redact(request.shown, known_values(where, request.session))[1]:
+    if decision in STANDING and _holds_secrets(request, known_values(where, request.session)):
         raise UnableError(
             f"request {request.id!r} holds secrets, so no rule is made of it.", hint="Answer it this once."
         )
@@ -68,7 +70,7 @@ def answer(
         decision=decision,
         reason=reason,
         input=tool_input,
-        labels=tuple(labels),
+        labels=labels,
         scope=scope,
     )
     asyncio.run(verb.answer(where, session, given))
@@ -109,16 +111,20 @@ def ask(request: Request, decision: Decision, seen: Sequence[str], *, wants_json
         )
     for line in seen:
         say_block(line)
-    hidden = any(map(has_hidden, (request.shown, request.why, *request.options, *request.option_notes)))
+    hidden = any(map(has_hidden, texts(request)))
     word = request.tool if hidden and request.tool and decision in ALLOWING else decision.value
     why = "It holds hidden characters. " if hidden else ""
-    # What was typed before the request stood here was not meant for it.
-    termios.tcflush(sys.stdin.fileno(), termios.TCIFLUSH)
-    question = f"{why}Type {visible(word)} to answer {decision.value!r}, anything else to leave it:"
-    print(question, end=" ", flush=True)
-    if sys.stdin.readline().strip() != word:
+    if typed(f"{why}Type {visible(word)} to answer {decision.value!r}") != word:
         raise RefusedError(f"request {request.id!r} was left as it is.", hint="Nothing was sent.")
     return request.digest
+
+
+def typed(question: str) -> str:
+    """What the person at the terminal types to *question*, after it stands there."""
+    # What was typed before was not meant for it.
+    termios.tcflush(sys.stdin.fileno(), termios.TCIFLUSH)
+    print(f"{question}, anything else to leave it:", end=" ", flush=True)
+    return sys.stdin.readline().strip()
 
 
 def shown(
@@ -143,6 +149,7 @@ def shown(
     known = known_values(where, request.session)
     text, hidden = redact(request.shown or json.dumps(request.input, ensure_ascii=False, indent=2), known)
     lines = [f"{request.kind} {request.id}", visible(f"{request.tool} {request.title}".strip()), "", text, ""]
+    lines += [*further, ""] if (further := _further(request, known)) else []
     if hidden:
         lines.append(f"{hidden} secrets are hidden.")
     if request.why:
@@ -163,6 +170,24 @@ def shown(
     return lines
 
 
+def _further(request: Request, known: Collection[str]) -> list[str]:
+    """What else the tool would get than what is shown as its text."""
+    if not request.shown or request.kind is AskKind.QUESTION:  # a question's input is the question again
+        return []
+    lines: list[str] = []
+    for key, value in request.input.items():
+        parts = value.split("\n") if isinstance(value, str) and request.is_diff else [value]
+        if all(isinstance(part, str) and part in request.shown for part in parts):
+            continue
+        text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, indent=2)
+        lines.append(f"{visible(key)}: {redact(text, known)[0]}")
+    return lines
+
+
+def _holds_secrets(request: Request, known: Collection[str]) -> bool:
+    return any(redact(text, known)[1] for text in (request.shown, "\n".join(strings(request.input))))
+
+
 def _reach(session: Session, scope: Scope) -> str:
     """Whose requests a rule of *scope* would cover, in words."""
     match scope:
@@ -174,7 +199,12 @@ def _reach(session: Session, scope: Scope) -> str:
             return f"project {visible(project_of(session.workdir))}"
 
 
-def _decision(said: str) -> Decision:
+def decision_of(said: str) -> Decision:
+    """The decision called *said*.
+
+    Raises:
+        UsageError: if there is none.
+    """
     try:
         return Decision(said)
     except ValueError as error:
@@ -200,6 +230,14 @@ def _check(request: Request, decision: Decision, labels: Sequence[str]) -> None:
         own_words = request.free_text or not request.options
         if request.kind is AskKind.QUESTION and not own_words and label not in request.options:
             raise UsageError(f"there is no choice {label!r}.", hint=f"Labels: {', '.join(request.options)}.")
+
+
+def _label(request: Request, said: str) -> str:
+    """The option that *said* names by its label, or by its number from 1; else what was said, in the person's words."""
+    if said in request.options or not (said.isascii() and said.isdecimal()):
+        return said
+    number = int(said)
+    return request.options[number - 1] if 0 < number <= len(request.options) else said
 
 
 def _edited(said: str | None) -> dict[str, Any]:

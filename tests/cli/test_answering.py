@@ -64,11 +64,11 @@ def test_the_agents_reason_and_what_each_option_means_are_told_without_secrets()
     ask = question("x", options=("red", "blue"), option_notes=("warm", ""), free_text=True, why=f"Taste. {KEY}\u202e")
     text = "\n".join(shown(places(), ask, Decision.CHOOSE, labels=("mauve",)))
 
-    for part in ("- red: warm\n- blue\n- or your own words", "Its reason: Taste. ⟨hidden: 35 characters⟩⟨U+202E⟩"):
+    for part in ("1. red: warm\n2. blue\nor your own words", "Its reason: Taste. ⟨hidden: 35 characters⟩⟨U+202E⟩"):
         assert part in text
     assert text.endswith("Chosen: mauve")
     assert KEY not in text
-    assert ["- red: warm", "- blue", "- or your own words"] == option_lines(ask, ())
+    assert ["1. red: warm", "2. blue", "or your own words"] == option_lines(ask, ())
     assert ["its reason: Taste. ⟨hidden: 35 characters⟩⟨U+202E⟩"] == reason_lines(ask, ())
 
 
@@ -84,3 +84,27 @@ def test_the_inbox_has_what_the_agent_gave_for_programs(kasmon: Line) -> None:
     kasmon.new("asks", "question Which one?|red|green")
 
     assert kasmon.request().keys() >= {"why", "option_notes", "free_text"}
+
+
+def test_a_question_is_answered_by_number_by_label_by_both_and_in_own_words(kasmon: Line) -> None:
+    from kasmon.commands.answering import _label
+
+    ask = question("x", options=("red", "2", "blue"), free_text=True, many=True)
+    assert ["red", "2", "blue", "4", "mauve"] == [_label(ask, said) for said in ("1", "2", "3", "4", "mauve")]
+
+    session = kasmon.new("asks", "question Which one?|red|green\nsay done")
+    request = kasmon.request()
+    assert 2 == kasmon("answer", request["id"], "choose", "--choice", "3", "--digest", request["digest"]).code
+    code, said = kasmon.terminal("answer", request["id"], "choose", "--choice", "2", typed=[("leave it:", "choose\n")])
+    assert (0, True, True) == (code, "2. green" in said, "Chosen: green" in said), said
+    kasmon.json("wait", session, "--for", "idle", "--timeout", "20")
+    assert "green" in kasmon("read", session).out
+
+
+def test_what_the_tool_would_get_beside_the_shown_text_is_told() -> None:
+    ask = command("x", "make", input={"command": "make", "background": True, "why": f"key {KEY}"})
+    text = "\n".join(shown(places(), ask, Decision.ALLOW))
+
+    assert "background: true" in text
+    assert "why: key ⟨hidden: 35 characters⟩" in text
+    assert "command: make" not in text

@@ -48,6 +48,8 @@ FIELDS = {
 
 REQUEST = {"id", "session", "kind", "tool", "title", "input", "shown", "digest", "choices", "rule", "asked_at"}
 SHOWN = {"peer_sessions", "evidence", "receipts", "pane", "permissions", "events"}
+RUNS = {"model", "models", "permission_mode", "permission_modes", "abilities", "proof", "last_words"}
+"""What `show` says beyond the promise: how the agent runs, and its last words."""
 
 
 def fits(value: object, kind: object) -> bool:
@@ -71,7 +73,8 @@ def test_every_field_of_a_session_is_there_whether_it_says_something_or_not(kasm
     # A session goes by id, exact name and id prefix, never by the beginning of its name.
     for wanted in (session, "fix-auth", session[:3]):
         shown = kasmon.json("show", wanted)["session"]
-        assert listed.keys() | SHOWN == shown.keys()
+        assert listed.keys() | SHOWN | RUNS == shown.keys()
+        assert ("scripted", [], None, None) == tuple(shown[name] for name in ("model", "models", "proof", "last_words"))
     assert 3 == kasmon("show", "fix").code
 
 

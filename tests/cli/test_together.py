@@ -1,0 +1,91 @@
+"""`--alike`: requests that are alike are listed, and answered together by what was listed."""
+
+from typing import Any
+
+import pytest
+
+from tests.cli.line import LIMIT_S, Line
+from tests.waiting import until
+
+
+@pytest.fixture
+def pushers(kasmon: Line) -> list[dict[str, Any]]:
+    """Three requests that are alike, of three sessions, and one that is not."""
+    for name in ("docs", "parser", "index"):
+        kasmon.new(name, f"ask git push origin {name}\nsay pushed {name}")
+    kasmon.new("cleaner", "ask rm -rf build")
+    found: list[dict[str, Any]] = until(
+        lambda: r if len(r := kasmon.json("inbox")["requests"]) == 4 else None, LIMIT_S, "four requests"
+    )
+    return [request for request in found if request["tool"] and "push" in request["shown"]]
+
+
+def test_those_alike_are_listed_with_their_sessions_and_digests_and_answered_by_the_lists(
+    kasmon: Line, pushers: list[dict[str, Any]]
+) -> None:
+    first = pushers[0]["id"]
+    listed = kasmon.json("inbox", "--alike", first)
+    assert [(r["id"], r["digest"]) for r in pushers] == [(r["id"], r["digest"]) for r in listed["requests"]]
+    text = kasmon("inbox", "--alike", first).out
+    for name, request in zip(("docs", "parser", "index"), sorted(pushers, key=lambda r: r["asked_at"]), strict=True):
+        assert f"{request['id']}  {name}  " in text
+        assert f"digest {request['digest']}" in text
+    assert listed["digest"] in text
+
+    done = kasmon.json("answer", first, "allow", "--alike", "--yes", "--digest", listed["digest"])
+    assert ("allow", [("allow", None)] * 3) == (
+        done["decision"],
+        [(r["decision"], r["error"]) for r in done["requests"]],
+    )
+    for name in ("docs", "parser", "index"):
+        kasmon.json("wait", name, "--for", "idle", "--timeout", "20")
+        assert f"pushed {name}" in kasmon("read", name).out
+    assert ["rm -rf build"] == [r["shown"] for r in kasmon.json("inbox")["requests"]]
+
+
+@pytest.mark.parametrize("more", [(), ("--yes",), ("--json",), ("--yes", "--json")])
+def test_without_the_lists_digest_nobody_answers_what_nobody_looked_at(
+    kasmon: Line, pushers: list[dict[str, Any]], more: tuple[str, ...]
+) -> None:
+    done = kasmon("answer", pushers[0]["id"], "allow", "--alike", *more)
+
+    assert 4 == done.code
+    assert "nobody could look at them here" in done.err
+    if "--json" not in more:
+        assert all(request["digest"] in done.out for request in pushers)
+    assert 4 == len(kasmon.json("inbox")["requests"])
+
+
+def test_at_a_terminal_all_of_each_is_shown_and_the_decision_typed(kasmon: Line, pushers: list[dict[str, Any]]) -> None:
+    words = ("answer", pushers[1]["id"], "deny", "--alike", "--reason", "not today")
+    code, said = kasmon.terminal(*words, typed=[("leave it:", "yes\n")])
+    assert (4, 4) == (code, len(kasmon.json("inbox")["requests"])), said
+    code, said = kasmon.terminal(*words, typed=[("to these 3, anything else to leave it:", "deny\n")])
+
+    assert 0 == code, said
+    for number, name in enumerate(("docs", "parser", "index"), 1):
+        assert f"{number} of 3: {name}, scripted in {kasmon.home}" in said
+        assert f"git push origin {name}" in said
+    assert 1 == len(kasmon.json("inbox")["requests"])
+    kasmon.json("wait", "docs", "--for", "idle", "--timeout", "20")
+    assert "not today" in kasmon("read", "docs").out
+
+
+def test_a_list_that_is_another_now_gets_no_answer_at_all(kasmon: Line, pushers: list[dict[str, Any]]) -> None:
+    listed = kasmon.json("inbox", "--alike", pushers[0]["id"])
+    kasmon.json("answer", pushers[2]["id"], "deny", "--digest", pushers[2]["digest"])
+    stale = kasmon("answer", pushers[0]["id"], "allow", "--alike", "--yes", "--digest", listed["digest"], "--json")
+
+    assert (4, "stale") == (stale.code, stale.json["error"]["code"])
+    assert 3 == len(kasmon.json("inbox")["requests"])
+
+
+def test_what_is_decided_on_alone_is_not_answered_together(kasmon: Line, pushers: list[dict[str, Any]]) -> None:
+    [other] = [r for r in kasmon.json("inbox")["requests"] if "rm" in r["shown"]]
+
+    assert 4 == kasmon("answer", other["id"], "allow", "--alike").code
+    assert [other["id"]] == [r["id"] for r in kasmon.json("inbox", "--alike", other["id"])["requests"]]
+    assert 2 == kasmon("answer", pushers[0]["id"], "always", "--alike", "--yes", "--digest", "0").code
+    assert 2 == kasmon("answer", pushers[0]["id"], "allow", "--yes").code
+    assert 3 == kasmon("answer", "nobody-1", "allow", "--alike").code
+    assert 4 == len(kasmon.json("inbox")["requests"])
