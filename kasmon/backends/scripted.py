@@ -105,7 +105,9 @@ class ScriptedBackend:
     """Opens scripted agents; needs nothing but `launch.session`, `seed` and `speed`."""
 
     name = "scripted"
-    abilities = Abilities(streams=True, asks=True, edits_input=True, steers=True, resumes=True, interrupts=True)
+    abilities = Abilities(
+        streams=True, asks=True, edits_input=True, hears_reasons=True, steers=True, resumes=True, interrupts=True
+    )
 
     async def open(self, launch: Launch, /) -> Agent:
         """A fresh agent; with `launch.resume` it keeps the conversation's id. Never fails."""

@@ -39,10 +39,10 @@ class AskVoice(AskPen):
             self._answer(offered)
 
     def _deny(self, decision: Decision) -> None:
-        """Deny it now, or from now on: with a reason, which is asked for; CANCEL says enough by itself."""
+        """Deny it now, or from now on: with a reason, which is asked for where the agent hears it."""
         if decision not in self.request.choices or (decision is Decision.NEVER and not self._may_rule()):
             return
-        if decision is not Decision.CANCEL:
+        if decision is not Decision.CANCEL and (self._state.is_heard or self._state.together):
             self._write_reason(decision)
         elif not self._state.together:
             self._answer(decision)

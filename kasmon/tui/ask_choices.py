@@ -71,8 +71,9 @@ def _decisions(state: CardState, look: Look, keys: Keys, width: int, brief: bool
         lines.append(_offer(look, keys.shown("allow_once"), once, approve, "allow_once"))
     lines += _standing(state, look, keys, width, brief)
     row: list[DrawnLine] = []
+    denies = "Deny, with a reason" if state.is_heard else "Deny"
     if Decision.DENY in request.choices:
-        row.append(_offer(look, keys.shown("deny"), "Deny, with a reason", state.armed, "deny"))
+        row.append(_offer(look, keys.shown("deny"), denies, state.armed, "deny"))
     if Decision.CANCEL in request.choices:
         row.append(_offer(look, keys.shown("deny_and_end"), "Deny, and end the turn", state.armed, "deny_and_end"))
     if Decision.EDIT in request.choices and request.input:

@@ -16,6 +16,7 @@ from kasmon.tui.ask_text import Sheet
 from kasmon.tui.keys import ACTIONS, Keys, Where, shown_key
 from kasmon.tui.lines import DrawnLine
 from kasmon.tui.look import KIND_WORDS, Look, Span, age, mode_word, session_label, wave_place
+from kasmon.tui.meter import can
 
 BLANK: Final = DrawnLine()
 NARROW: Final = 56
@@ -80,6 +81,11 @@ class CardState(msgspec.Struct, frozen=True, kw_only=True):
     def is_busy(self) -> bool:
         """Whether the person writes, or is in the middle of an answer."""
         return self.doing not in (Doing.READING, Doing.TOGETHER, Doing.OVER)
+
+    @property
+    def is_heard(self) -> bool:
+        """Whether the agent is told why something was denied."""
+        return self.session is None or can(self.session, "hears_reasons")
 
     @property
     def may_rule(self) -> bool:

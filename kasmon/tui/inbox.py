@@ -115,6 +115,7 @@ class Inbox:
         """Something changed that a request may rise by."""
         if self._timer is not None and self.queue.rising() is not None:
             self._timer.resume()
+            self.app.call_later(self.consider)
 
     def tell(self) -> None:
         """Say that requests wait, wherever no card says it."""

@@ -159,6 +159,15 @@ async def test_deny_asks_for_a_reason_and_tells_it() -> None:
         assert [(Decision.DENY, "not on Friday")] == [(each.decision, each.reason) for each in answers(pilot)]
 
 
+async def test_where_the_agent_is_not_told_why_none_is_asked_for() -> None:
+    async with kasmon(asks(abilities=("asks",))).run_test(size=(120, 40)) as pilot:
+        await opened(pilot)
+        assert "with a reason" not in text_of(pilot.app)
+        await pilot.press("d")
+
+        assert [(Decision.DENY, "")] == [(answer.decision, answer.reason) for answer in answers(pilot)]
+
+
 async def test_esc_in_the_reason_answers_nothing() -> None:
     async with kasmon(asks()).run_test(size=(120, 40)) as pilot:
         await opened(pilot)
