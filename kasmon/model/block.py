@@ -9,7 +9,7 @@ from typing import Final, assert_never
 import msgspec
 
 from kasmon.clean import Clean, clean_block, clean_line
-from kasmon.model import asked, markdown, tool
+from kasmon.model import asked, folding, markdown, tool
 from kasmon.model.command import ReceiptState
 from kasmon.model.drawing import INDENT, UNDER, Look
 from kasmon.model.event import (
@@ -86,7 +86,7 @@ def _drawn(block: Block, look: Look) -> list[Line]:
             rows = markdown.drawn(clean_block(said.text), look.width, INDENT, colours=look.colours)
             return [BLANK, *rows, *tool.cut_off(said.blob, look)]
         case ThoughtSaid() as thought:
-            return [BLANK, *flowed([(clean_block(thought.text), Token.THOUGHT)], look.width, (("✻ ", Token.THOUGHT),))]
+            return [BLANK, *folding.drawn(thought.text, "✻", Token.THOUGHT, look)]
         case ToolStarted() | ToolFinished():
             return tool.call(block.event, block.then, look)
         case PlanUpdated() as plan:
@@ -150,12 +150,20 @@ def live(text: str, thinking: bool, look: Look) -> list[Line]:
     if not text:
         return []
     said = ThoughtSaid(at=0.0, text=text) if thinking else MessageSaid(at=0.0, text=text)
-    return draw(Block(said), msgspec.structs.replace(look, colours=False))
+    return draw(Block(said), msgspec.structs.replace(look, colours=False, fold=False))
+
+
+def folds(block: Block) -> bool:
+    """Whether some of it is hidden where folding is on."""
+    if isinstance(block.event, ThoughtSaid | TurnStarted):
+        return folding.folds(block.event.text if isinstance(block.event, ThoughtSaid) else block.event.prompt)
+    ended = tool.ending(block.event, block.then)
+    return ended is not None and tool.folds(ended)
 
 
 def _prompt(turn: TurnStarted, look: Look) -> list[Line]:
     sender = {"user": "", "wave": "wave", "peer": "peer", "agent": "by itself"}[turn.by]
-    rows = flowed([(clean_block(turn.prompt), Token.PROMPT)], look.width, (("❯ ", Token.PROMPT),))
+    rows = folding.drawn(turn.prompt, "❯", Token.PROMPT, look)
     return [BLANK, *rows, *(_row([(f"  ({sender})", Token.FAINT)], look) if sender else [])]
 
 
@@ -176,10 +184,14 @@ def _turn_end(ended: TurnEnded, then: Sequence[Event], look: Look) -> list[Line]
         parts.append(duration(ended.at - began))
     if usage is not None:
         parts.append(_used(usage))
-    label = f"── {' · '.join(parts)} "
+    told = fitted(
+        [(f"{' · '.join(parts)} ", Token.BOUNDARY)], look.width, (("── ", Token.BOUNDARY),), (("   ", Token.TEXT),)
+    )
     rows = flowed([(clean_block(ended.error), Token.ERROR)], look.width, (("✗ ", Token.ERROR),)) if ended.error else []
-    filling = "─" * max(0, look.width - cells(label))
-    return [BLANK, *rows, *_row([(label + filling, Token.BOUNDARY)], look)]
+    if len(told) == 1:
+        filling = "─" * max(0, look.width - cells(told[0].text))
+        told = [Line((*told[0].spans, (filling, Token.BOUNDARY)))]
+    return [BLANK, *rows, *told]
 
 
 def _started(started: SessionStarted, look: Look) -> list[Line]:

@@ -5,11 +5,15 @@ from typing import Final
 
 import msgspec
 
-from kasmon.model.text import Margin, Token
+from kasmon.model.text import Line, Margin, Token, fitted
 
 INDENT: Final[Margin] = (("  ", Token.TEXT),)
 BELOW: Final[Margin] = (("  ⎿ ", Token.FAINT),)
 UNDER: Final[Margin] = (("    ", Token.TEXT),)
+FOLD_LINES: Final = 12
+"""How many lines of a long text are drawn where folding is on."""
+FOLD_CHARACTERS: Final = 1000
+"""How much of one long line is drawn likewise."""
 
 
 class Look(msgspec.Struct, frozen=True, kw_only=True):
@@ -24,3 +28,13 @@ class Look(msgspec.Struct, frozen=True, kw_only=True):
     """Whether code is coloured; where nobody sees the rows, that is time for nothing."""
     zone: tzinfo | None = None
     """Whose clock times are shown by; None: this machine's."""
+
+
+def hidden(count: int, what: str, look: Look, margin: Margin = UNDER) -> list[Line]:
+    """The row that says how many lines or characters are not drawn; none where all are."""
+    return fold_row(f"… {count} more {what}", look, margin) if count else []
+
+
+def fold_row(told: str, look: Look, margin: Margin = UNDER) -> list[Line]:
+    """A row that opens or folds its block."""
+    return [Line(row.spans, fold=True) for row in fitted([(told, Token.FAINT)], look.width, margin, margin)]

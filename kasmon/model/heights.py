@@ -1,15 +1,12 @@
-"""How many rows each block of a transcript has, measured from the end backwards and only as far as is needed."""
+"""How many rows each block of a transcript has: measured where somebody looks, the average of those elsewhere."""
 
-from bisect import bisect_right
 from collections.abc import Callable
-from typing import Final
-
-ANEW: Final = 2000
-"""If so many blocks came since the last look, what was known is dropped: they may be all that anybody looks at."""
 
 
 class Heights:
-    """Heights of blocks 0..n-1, as running sums on both sides of an anchor.
+    """Heights of blocks 0..n-1.
+
+    Two Fenwick trees hold the sums over what is measured: one of the rows, one of how many blocks that are.
 
     Args:
         height: measures one block, in rows.
@@ -19,76 +16,121 @@ class Heights:
     def __init__(self, height: Callable[[int], int], blocks: int) -> None:
         self._height = height
         self._stale: set[int] = set()
-        self._reset(blocks)
-
-    def _reset(self, blocks: int) -> None:
-        self._anchor = blocks
-        self._before: list[int] = []  # [k]: rows of the blocks anchor-1-k .. anchor-1
-        self._after: list[int] = []  # [k]: rows of the blocks anchor .. anchor+k
-        self._stale.clear()
+        self._known: list[int | None] = []
+        self._rows, self._measured = [0], [0]
+        self._low = 0
+        """All blocks from here on are measured."""
+        self.follow(blocks)
 
     @property
     def known(self) -> int:
         """The rows of all measured blocks."""
-        return _last(self._before) + _last(self._after)
+        return _before(self._rows, len(self._known))
 
     @property
     def estimate(self) -> int:
         """The rows of all blocks; those that are not measured count as the average of those that are."""
-        left = self._anchor - len(self._before)
-        measured = len(self._before) + len(self._after)
-        return self.known + (left * self.known // measured if measured else left)
+        return self._about(0)
 
     def follow(self, blocks: int) -> None:
         """There are *blocks* now, some of them changed: bring the known heights up to date."""
-        if blocks - self._anchor - len(self._after) > ANEW:
-            self._reset(blocks)
+        if blocks > len(self._known):
+            self._grow(blocks)
+            self._low = blocks
         for at in sorted(self._stale):
-            self._measure_again(at)
+            self._put(at, self._height(at))
         self._stale.clear()
-        for at in range(self._anchor + len(self._after), blocks):
-            self._after.append(_last(self._after) + self._height(at))
 
     def changed(self, block: int) -> None:
         """*block* has to be measured again, if it was measured."""
-        if self._anchor - len(self._before) <= block < self._anchor + len(self._after):
+        if block < len(self._known) and self._known[block] is not None:
             self._stale.add(block)
 
+    def of(self, block: int) -> int:
+        """The height of *block*, which is measured if it was not."""
+        known = self._known[block]
+        if known is None:
+            known = self._height(block)
+            self._put(block, known)
+        return known
+
     def measure(self, blocks: int) -> bool:
-        """Measure up to so many further blocks; True when none is left."""
-        for at in range(self._anchor - len(self._before) - 1, -1, -1)[:blocks]:
-            self._before.append(_last(self._before) + self._height(at))
-        return len(self._before) == self._anchor
+        """Measure up to so many further blocks, from the end backwards; True when none is left."""
+        while self._low > 0 and blocks > 0:
+            blocks -= self._known[self._low - 1] is None
+            self._low -= 1
+            self.of(self._low)
+        return self._low == 0
 
     def place(self, above: int) -> tuple[int, int] | None:
-        """The block, and the row within it, *above* rows over the last row; None where there is none any more."""
-        down = _last(self._after) - 1 - above
-        if down >= 0:
-            step = bisect_right(self._after, down)
-            return self._anchor + step, down - (self._after[step - 1] if step else 0)
-        up = -1 - down
-        while _last(self._before) <= up:
-            if self.measure(1) and _last(self._before) <= up:
+        """The block, and the row within it, *above* rows over the last row; None where there is none any more.
+
+        All blocks below it are measured, if they were not.
+        """
+        while self.known - _before(self._rows, self._low) <= above:
+            if self.measure(1) and self.known <= above:
                 return None
-        step = bisect_right(self._before, up)
-        block = self._anchor - 1 - step
-        return block, self._before[step] - 1 - up
+        row = self.known - 1 - above  # counted from the first one that is measured
+        block = _holding(self._rows, row)
+        return block, row - _before(self._rows, block)
 
-    def below(self, block: int) -> int | None:
-        """How many rows there are below *block*; None where that is not measured yet."""
-        if block >= self._anchor:
-            return _last(self._after) - self._after[block - self._anchor]
-        step = self._anchor - 1 - block
-        if step >= len(self._before):
-            return None
-        return _last(self._after) + (self._before[step - 1] if step else 0)
+    def below(self, block: int) -> int:
+        """About how many rows there are below *block*; exact where all of them are measured."""
+        return self._about(block + 1)
 
-    def _measure_again(self, at: int) -> None:
-        sums, step = (self._after, at - self._anchor) if at >= self._anchor else (self._before, self._anchor - 1 - at)
-        more = self._height(at) - (sums[step] - (sums[step - 1] if step else 0))
-        if more:
-            sums[step:] = [each + more for each in sums[step:]]
+    def _about(self, first: int) -> int:
+        """About how many rows there are from block *first* on."""
+        count = len(self._known)
+        measured = _before(self._measured, count)
+        missing = count - first - (measured - _before(self._measured, first))
+        rows = self.known
+        return rows - _before(self._rows, first) + (missing * rows // measured if measured else missing)
+
+    def _grow(self, blocks: int) -> None:
+        before = len(self._known)
+        self._known += [None] * (blocks - before)
+        for tree in (self._rows, self._measured):
+            _lengthen(tree, blocks - before)
+
+    def _put(self, block: int, rows: int) -> None:
+        was = self._known[block]
+        self._known[block] = rows
+        _add(self._rows, block, rows - (was or 0))
+        _add(self._measured, block, was is None)
 
 
-def _last(sums: list[int]) -> int:
-    return sums[-1] if sums else 0
+def _add(tree: list[int], at: int, value: int) -> None:
+    at += 1
+    while value and at < len(tree):
+        tree[at] += value
+        at += at & -at
+
+
+def _lengthen(tree: list[int], more: int) -> None:
+    """Add so many zeros."""
+    old = len(tree) - 1
+    tree += [0] * more
+    at = old + (old & -old)
+    while 0 < at < len(tree):
+        tree[at] = _before(tree, old) - _before(tree, at - (at & -at))
+        at += at & -at
+
+
+def _before(tree: list[int], at: int) -> int:
+    """The sum of the first *at* values."""
+    total = 0
+    while at > 0:
+        total += tree[at]
+        at -= at & -at
+    return total
+
+
+def _holding(tree: list[int], row: int) -> int:
+    """The value in which the sum passes *row*."""
+    at, step = 0, 1 << (len(tree) - 1).bit_length()
+    while step:
+        if at + step < len(tree) and tree[at + step] <= row:
+            at += step
+            row -= tree[at]
+        step >>= 1
+    return at

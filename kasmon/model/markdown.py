@@ -1,12 +1,11 @@
-"""Light Markdown for a terminal: headings, lists, quotes, code, bold; everything else stays as it was written."""
+"""Light Markdown for a terminal: headings, lists, quotes, tables, code, bold; all else stays as it was written."""
 
 import re
-from collections.abc import Iterator
 from typing import Final
 
 import msgspec
 
-from kasmon.model import code
+from kasmon.model import code, table
 from kasmon.model.text import Line, Margin, Span, Token, fitted
 
 FENCE: Final = re.compile(r" {0,3}(`{3,}|~{3,})\s*([^`]*)$")
@@ -14,6 +13,11 @@ HEADING: Final = re.compile(r" {0,3}#{1,6} +(\S.*)$")
 ITEM: Final = re.compile(r"( {0,12})(?:[-*+]|(\d{1,4}[.)])) +(?=\S)")
 QUOTE: Final = re.compile(r" {0,3}> ?")
 INLINE: Final = re.compile(r"(?P<tick>`+)(?P<code>[^`]+)(?P=tick)(?!`)|\*\*(?P<bold>[^*\s](?:[^*]*[^*\s])?)\*\*")
+RULE: Final = re.compile(r" {0,3}(?:-{3,}|\*{3,}|(?:- ){2,}-|(?:\* ){2,}\*) *$")
+TASK: Final = re.compile(r"\[([ xX])\] +(?=\S)")
+BAR: Final[Margin] = (("│ ", Token.FAINT),)
+RULE_CELLS: Final = 24
+"""Short, so that nobody takes it for the end of a turn."""
 LONGEST: Final = 1000
 """A line longer than this, in characters, is text without bold or code."""
 
@@ -25,30 +29,44 @@ class Paragraph(msgspec.Struct, frozen=True):
     first: Margin = ()
     rest: Margin = ()
     words: bool = True
-    code: int = 0
-    """Which code block it belongs to, the first being 1; 0 for none."""
 
 
 def drawn(text: str, width: int, margin: Margin, *, colours: bool = True) -> list[Line]:
     """Cleaned Markdown as rows of at most *width* cells, *margin* left of each; its code in *colours*, or in one."""
     rows: list[Line] = []
-    for part in paragraphs(text, colours=colours):
-        made = fitted(part.spans, width, (*margin, *part.first), (*margin, *part.rest), words=part.words)
-        rows += [Line(row.spans, part.code) for row in made] if part.code else made
+    for number, fence in enumerate(_fences(text.rstrip("\n"))):
+        if fence.language is None:
+            rows += _prose(fence.lines, width, margin)
+        else:
+            rows += _code(fence, width, margin, (number + 1) // 2, colours)
     return rows
 
 
-def paragraphs(text: str, *, colours: bool = True) -> Iterator[Paragraph]:
-    """The lines of *text*; only the marks of headings, items, quotes, fences, code and bold are left out."""
-    for number, fence in enumerate(_fences(text)):
-        if fence.language is None:
-            yield from map(_line, fence.lines)
-            continue
-        if fence.language:
-            yield Paragraph(((fence.language, Token.FAINT),), *_bar(), code=(number + 1) // 2)
-        plain = (((line, Token.CODE_BLOCK),) for line in fence.lines)
-        for spans in code.coloured(fence.lines, fence.language) if colours and fence.language else plain:
-            yield Paragraph(spans or (("", Token.CODE_BLOCK),), *_bar(), words=False, code=(number + 1) // 2)
+def _prose(lines: list[str], width: int, margin: Margin) -> list[Line]:
+    """The lines outside of code; only the marks of headings, items, quotes, tables, code and bold are left out."""
+    rows: list[Line] = []
+    at = 0
+    while at < len(lines):
+        end = at
+        if at + 1 < len(lines) and table.begins(lines[at], lines[at + 1]):
+            end = next((n for n in range(at + 2, len(lines)) if not table.belongs(lines[n])), len(lines))
+            drawn_table = table.drawn(lines[at:end], width, margin, inline)
+            end = end if drawn_table else at
+            rows += drawn_table
+        if end == at:
+            part, end = _line(lines[at]), at + 1
+            rows += fitted(part.spans, width, (*margin, *part.first), (*margin, *part.rest), words=part.words)
+        at = end
+    return rows
+
+
+def _code(fence: "_Part", width: int, margin: Margin, number: int, colours: bool) -> list[Line]:
+    language, bar = fence.language or "", (*margin, *BAR)
+    plain = [((line, Token.CODE_BLOCK),) for line in fence.lines]
+    lines = code.coloured(fence.lines, language) if colours and language else plain
+    rows = fitted(((language, Token.FAINT),), width, bar, bar) if language else []
+    rows += [row for line in lines for row in fitted(line or (("", Token.CODE_BLOCK),), width, bar, bar, words=False)]
+    return [Line(row.spans, number) for row in rows]
 
 
 def code_blocks(text: str) -> list[str]:
@@ -80,18 +98,19 @@ def _fences(text: str) -> list[_Part]:
     return parts
 
 
-def _bar() -> tuple[Margin, Margin]:
-    return (("│ ", Token.FAINT),), (("│ ", Token.FAINT),)
-
-
 def _line(line: str) -> Paragraph:
     if heading := HEADING.match(line):
         return Paragraph(((heading[1], Token.HEADING),))
+    if RULE.match(line):
+        return Paragraph((("─" * RULE_CELLS, Token.FAINT),), words=False)
     if item := ITEM.match(line):
-        mark = f"{item[1]}{item[2] or '•'} "
-        return Paragraph(inline(line[item.end() :]), ((mark, Token.BULLET),), ((" " * len(mark), Token.TEXT),))
+        sign, behind = item[2] or "•", item.end()
+        if not item[2] and (task := TASK.match(line, behind)):
+            sign, behind = "☐" if task[1] == " " else "☒", task.end()
+        mark = f"{item[1]}{sign} "
+        return Paragraph(inline(line[behind:]), ((mark, Token.BULLET),), ((" " * len(mark), Token.TEXT),))
     if quote := QUOTE.match(line):
-        return Paragraph(((line[quote.end() :], Token.FAINT),), *_bar())
+        return Paragraph(((line[quote.end() :], Token.FAINT),), BAR, BAR)
     if line.lstrip().startswith("|"):
         return Paragraph(((line, Token.TEXT),), words=False)
     return Paragraph(inline(line))

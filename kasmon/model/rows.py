@@ -1,4 +1,4 @@
-"""The rows of a transcript at one width, drawn when they are asked for and counted from the end backwards."""
+"""The rows of a transcript at one width, drawn when they are asked for: from the end backwards, or around a place."""
 
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
@@ -15,6 +15,18 @@ if TYPE_CHECKING:
 
 KEPT_BLOCKS: Final = 512
 """How many drawn blocks are kept."""
+FAR: Final = 1 << 62
+"""More rows than there are."""
+
+
+class Place(msgspec.Struct, frozen=True, order=True):
+    """A row of a transcript: its block, and which of that block's rows it is.
+
+    The text that is being written stands behind the last block, as if it were one more.
+    """
+
+    block: int
+    row: int
 
 
 class Lines(Sequence[Line]):
@@ -76,17 +88,58 @@ class Lines(Sequence[Line]):
             missing, skipped = missing - len(piece), skipped + len(piece)
         return [row for piece in reversed(pieces) for row in piece]
 
-    def place(self, above: int) -> tuple[int, int] | None:
-        """The block, and the row within it, that stands *above* rows over the last row; None where there is none."""
-        self._follow()
-        above -= len(self._written())
-        return self._heights.place(above) if above >= 0 else None
+    # Places: what is not near them is neither drawn nor measured.
 
-    def above(self, block: int, row: int = 0) -> int | None:
-        """How many rows lie below this row of *block*; None where that is not measured yet."""
+    @property
+    def last(self) -> Place:
+        """The last row of all; where there is none, the place of the first one to come."""
+        return self.walk(Place(len(self._transcript.blocks), 0), FAR)
+
+    def walk(self, place: Place, rows: int) -> Place:
+        """The row so many rows further down than *place*, up where negative; the first or last of all at the ends."""
         self._follow()
-        below = self._heights.below(block)
-        return None if below is None else len(self._written()) + below + self._height(block) - 1 - row
+        end = len(self._transcript.blocks)
+        block = min(place.block, end)
+        row = min(place.row, max(self._height_of(block) - 1, 0)) + rows
+        while row < 0 and block > 0:
+            block -= 1
+            row += self._height_of(block)
+        row = max(row, 0)
+        while block < end and row >= (height := self._height_of(block)):
+            block, row = block + 1, row - height
+        if row >= self._height_of(block):
+            while block > 0 and not self._height_of(block):
+                block -= 1
+            row = max(self._height_of(block) - 1, 0)
+        return Place(block, row)
+
+    def ending(self, place: Place, count: int) -> list[Line]:
+        """The *count* rows that end with *place*, oldest first; fewer where it begins."""
+        self._follow()
+        pieces = [self._rows_of(place.block)[: place.row + 1][-count:]]
+        missing, at = count - len(pieces[0]), place.block
+        while missing > 0 and at > 0:
+            at -= 1
+            pieces.append(_ending(self._rows_of(at), 0, missing))
+            missing -= len(pieces[-1])
+        return [row for piece in reversed(pieces) for row in piece]
+
+    def above(self, place: Place) -> int:
+        """About how many rows lie below *place*; exact where all of them were drawn or measured."""
+        self._follow()
+        written = len(self._written())
+        if place.block == len(self._transcript.blocks):
+            return max(written - 1 - place.row, 0)
+        return written + self._heights.below(place.block) + self._height_of(place.block) - 1 - place.row
+
+    def place(self, above: int) -> Place | None:
+        """The row that stands exactly *above* rows over the last one; None where there is none any more."""
+        self._follow()
+        written = len(self._written())
+        if above < written:
+            return Place(len(self._transcript.blocks), written - 1 - above)
+        found = self._heights.place(above - written)
+        return None if found is None else Place(*found)
 
     def block(self, at: int) -> list[Line]:
         """The rows of block *at*."""
@@ -95,7 +148,7 @@ class Lines(Sequence[Line]):
 
     @property
     def known(self) -> int:
-        """How many rows, counted from the bottom, are measured."""
+        """How many rows are measured."""
         self._follow()
         return self._heights.known + len(self._written())
 
@@ -122,6 +175,13 @@ class Lines(Sequence[Line]):
         if self._live[0] != self._transcript.changes:
             self._live = (self._transcript.changes, self._transcript.written(self.width))
         return self._live[1]
+
+    def _height_of(self, at: int) -> int:
+        """How many rows block *at* has, or, behind the last one, the text that is being written."""
+        return len(self._written()) if at == len(self._transcript.blocks) else self._heights.of(at)
+
+    def _rows_of(self, at: int) -> list[Line]:
+        return self._written() if at == len(self._transcript.blocks) else self._block(at)
 
     def _height(self, at: int) -> int:
         return len(self._kept[at]) if at in self._kept else len(self._draw(at, colours=False))

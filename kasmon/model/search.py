@@ -4,6 +4,7 @@ The blocks are looked through from the end to the beginning, as people remember.
 """
 
 from bisect import bisect_left, insort
+from functools import cache
 from itertools import pairwise
 from typing import Final, NewType
 
@@ -13,7 +14,7 @@ from kasmon.clean import clean_block
 from kasmon.model import tool
 from kasmon.model.block import Block
 from kasmon.model.event import Event, PlanUpdated, ReceiptMoved, RequestOpened, ToolStarted, TurnEnded
-from kasmon.model.rows import Lines
+from kasmon.model.rows import Lines, Place
 from kasmon.model.text import Line, Span, Token
 from kasmon.model.transcript import Transcript
 
@@ -22,13 +23,6 @@ Folded = NewType("Folded", str)
 FIELDS: Final = ("prompt", "text", "tool", "output", "diff", "error", "why", "reason", "model")
 MISSES: Final = 40
 """After so many blocks whose rows do not show the words they hold, `above` and `below` take a breath."""
-
-
-class Place(msgspec.Struct, frozen=True, order=True):
-    """A row that shows the words: its block, and which of that block's rows it is."""
-
-    block: int
-    row: int
 
 
 class Search:
@@ -158,7 +152,13 @@ def _words(event: Event) -> str:
     if isinstance(event, ReceiptMoved):
         return f"{event.receipt.text}\n{event.receipt.reason}"
     title = tool.title(event) if isinstance(event, ToolStarted) else ""
-    said = f"{title}\n" + "\n".join(
-        [value for field in FIELDS if isinstance(value := getattr(event, field, None), str) and value]
+    said = "\n".join(
+        [title, *(value for field in _fields(type(event)) if isinstance(value := getattr(event, field), str))]
     )
     return clean_block(said) if "\x1b" in said else said
+
+
+@cache
+def _fields(kind: type[Event]) -> tuple[str, ...]:
+    """Those of FIELDS that such events have."""
+    return tuple(field for field in FIELDS if field in kind.__struct_fields__)

@@ -5,15 +5,21 @@ from typing import Final
 
 from kasmon.clean import Clean, clean_block, clean_line
 from kasmon.model import ansi, diff
-from kasmon.model.drawing import BELOW, INDENT, UNDER, Look
+from kasmon.model.drawing import (
+    BELOW,
+    FOLD_CHARACTERS,
+    FOLD_LINES,
+    INDENT,
+    UNDER,
+    Look,
+    fold_row,
+    hidden,
+)
 from kasmon.model.event import Event, ToolFinished, ToolStarted
 from kasmon.model.text import BLANK, Line, Span, Token, fitted
 
-FOLD_LINES: Final = 12
-"""How many lines of a tool's output are drawn where folding is on."""
 FOLD_DIFF_LINES: Final = 60
-FOLD_CHARACTERS: Final = 1000
-"""How much of one long line is drawn likewise."""
+"""How many lines of a change are drawn where folding is on."""
 
 
 def call(event: ToolStarted | ToolFinished, then: Sequence[Event], look: Look) -> list[Line]:
@@ -27,8 +33,8 @@ def call(event: ToolStarted | ToolFinished, then: Sequence[Event], look: Look) -
     sign: Span = (" …", Token.FAINT)
     if finished is not None:
         sign = (" ✓", Token.OK) if finished.ok else (" ✗", Token.FAILED)
-    beginning, hidden = _short([(subject, Token.SUBJECT)], look)
-    more = [(f"… {hidden} more characters", Token.FAINT)] if hidden else []
+    beginning, left_out = _short([(subject, Token.SUBJECT)], look)
+    more = [(f"… {left_out} more characters", Token.FAINT)] if left_out else []
     head = [(name, Token.TOOL), *([(" ", Token.SUBJECT), *beginning] if subject else []), *more, sign]
     rows = [BLANK, *fitted(head, look.width, (("● ", sign[1]),), INDENT)]
     if finished is not None:
@@ -65,17 +71,17 @@ def _result(finished: ToolFinished, look: Look) -> list[Line]:
     if finished.diff:
         lines = clean_block(finished.diff).removesuffix("\n").split("\n")
         shown = _folded(len(lines), FOLD_DIFF_LINES, look)
-        rows += [*diff.drawn(lines[:shown], look.width, UNDER), *_hidden(len(lines) - shown, "lines", look)]
+        rows += [*diff.drawn(lines[:shown], look.width, UNDER), *hidden(len(lines) - shown, "lines", look)]
     if finished.output:
         output = ansi.lines(finished.output, Token.OUTPUT if finished.ok else Token.FAILED)
         shown = _folded(len(output), FOLD_LINES, look)
         for number, line in enumerate(output[:shown]):
             beginning, cut = _short(line, look)
             rows += fitted(beginning, look.width, UNDER if number else BELOW, UNDER, words=False)
-            rows += _hidden(cut, "characters", look)
-        rows += _hidden(len(output) - shown, "lines", look)
+            rows += hidden(cut, "characters", look)
+        rows += hidden(len(output) - shown, "lines", look)
     if look.opened and folds(finished):
-        rows += _fold_row("▴ fold it again", look)
+        rows += fold_row("▴ fold it again", look)
     return [*rows, *cut_off(finished.blob, look)]
 
 
@@ -84,21 +90,13 @@ def _folded(lines: int, most: int, look: Look) -> int:
     return lines if not look.fold or lines <= most + 1 else most
 
 
-def _hidden(count: int, what: str, look: Look) -> list[Line]:
-    return _fold_row(f"… {count} more {what}", look) if count else []
-
-
-def _fold_row(told: str, look: Look) -> list[Line]:
-    return [Line(row.spans, fold=True) for row in fitted([(told, Token.FAINT)], look.width, UNDER, UNDER)]
-
-
 def _short(line: Sequence[Span], look: Look) -> tuple[list[Span], int]:
     """As much of *line* as is drawn, and how many characters are not."""
-    hidden = max(0, sum(len(text) for text, _ in line) - FOLD_CHARACTERS) if look.fold else 0
-    if not hidden:
+    left_out = max(0, sum(len(text) for text, _ in line) - FOLD_CHARACTERS) if look.fold else 0
+    if not left_out:
         return [*line], 0
     left, shown = FOLD_CHARACTERS, list[Span]()
     for text, token in line:
         shown.append((text[:left], token))
         left -= len(shown[-1][0])
-    return shown, hidden
+    return shown, left_out

@@ -13,7 +13,7 @@ import msgspec
 
 from kasmon.clean import Clean, clean_line
 from kasmon.model import tool
-from kasmon.model.block import Block, live
+from kasmon.model.block import Block, folds, live
 from kasmon.model.command import ReceiptId, ReceiptState
 from kasmon.model.drawing import Look
 from kasmon.model.event import (
@@ -197,8 +197,7 @@ class Transcript:
 
     def toggle(self, at: int) -> bool:
         """Open block *at*, or fold it again; False where nothing of it is hidden."""
-        ended = tool.ending(self.blocks[at].event, self.blocks[at].then)
-        if not self._fold or ended is None or not tool.folds(ended):
+        if not self._fold or not folds(self.blocks[at]):
             return False
         self.opened ^= {at}
         self.replaced.append(at)

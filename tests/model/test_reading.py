@@ -3,14 +3,27 @@
 from datetime import UTC
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from kasmon.clean import clean_block
 from kasmon.model import ansi, code, markdown
 from kasmon.model.command import Receipt, ReceiptId, ReceiptState
 from kasmon.model.copying import last_answer, piece
-from kasmon.model.event import Event, MessageSaid, NoticeRaised, ReceiptMoved, ToolFinished, ToolStarted, TurnStarted
+from kasmon.model.event import (
+    Event,
+    MessageSaid,
+    NoticeRaised,
+    Opened,
+    ReceiptMoved,
+    ThoughtSaid,
+    ToolFinished,
+    ToolStarted,
+    TurnStarted,
+)
 from kasmon.model.permission import SessionId
-from kasmon.model.search import Place, Search, marked
+from kasmon.model.rows import Place
+from kasmon.model.search import Search, marked
 from kasmon.model.text import Line, Token
 from kasmon.model.transcript import Transcript
 
@@ -210,6 +223,106 @@ def test_what_hides_nothing_has_no_fold() -> None:
     assert not whole.toggle(1)
 
 
+# Tables, rules and tasks.
+
+TABLE = "| Name | Size | What |\n|:--|--:|:-:|\n| `a` \\| b | 1 | **x** |\n| 漢字 | 1,000 |\n"
+
+
+def test_a_table_stands_in_columns_with_its_words_on_their_sides() -> None:
+    rows = shown(transcript(said(f"Look:\n{TABLE}and on")))
+
+    assert [
+        "  Look:",
+        "  Name  │  Size │ What",
+        "  ──────┼───────┼─────",
+        "  a | b │     1 │  x",
+        "  漢字  │ 1,000 │",
+        "  and on",
+    ] == rows
+
+
+def test_long_cells_of_a_table_go_on_below() -> None:
+    text = f"| a | b |\n|---|---|\n| {'word ' * 20} | {'long ' * 20} |"
+    rows = shown(transcript(said(text)), 40)
+
+    assert all(len(row) <= 40 for row in rows)
+    assert "  word word word    │ long long long" == rows[2]
+    assert 20 == "".join(rows).count("word") == "".join(rows).count("long")
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["| a |\n|---|\n| 1 | 2 |", "| a | b |\n|---|\n| 1 |", "|a|b|\n| c | d |", "a | b", "| " * 60 + "\n" + "|-" * 60],
+    ids=["too many cells", "another head", "no columns told", "one line", "no room"],
+)
+def test_what_is_no_table_or_would_lose_something_stays_as_it_was_written(text: str) -> None:
+    rows = shown(transcript(said(text)))
+
+    assert "".join(text.split()) == "".join("".join(rows).split())
+
+
+def test_tasks_are_boxes_and_a_rule_is_a_short_line() -> None:
+    rows = shown(transcript(said("- [ ] open\n- [x] done\n  - [X] too\n\n---\n1. [x] no")))
+
+    assert ["  ☐ open", "  ☒ done", "    ☒ too", "", f"  {'─' * 24}", "  1. [x] no"] == rows
+
+
+# Folds of thoughts.
+
+
+@pytest.mark.parametrize(
+    ("text", "first", "told"),
+    [
+        ("\n".join(f"- guess {n}" for n in range(40)), "✻ - guess 0", "… 28 more lines"),
+        ("I wonder about it. " * 100, "✻ I wonder about it.", "… 902 more characters"),
+        ("x" * 3000, "✻ xxxx", "… 2000 more characters"),
+        ("a\n" + "I wonder. " * 150 + "\nb\nc", "✻ a", "… 3 more lines"),
+    ],
+    ids=["lines", "words", "one word", "both"],
+)
+def test_a_long_thought_is_folded_and_can_be_opened(text: str, first: str, told: str) -> None:
+    whole = transcript(ThoughtSaid(at=0.0, text=text))
+    folded = shown(whole)
+    assert folded[0].startswith(first)
+    assert f"  {told}" == folded[-1]
+    assert [False] * (len(folded) - 1) + [True] == [row.fold for row in whole.lines(WIDTH)]
+
+    assert whole.toggle(0)
+    opened = shown(whole)
+    assert "".join(text.split()) == "".join("".join(opened[:-1]).removeprefix("✻").split())
+    assert "  ▴ fold it again" == opened[-1]
+    assert whole.toggle(0)
+    assert folded == shown(whole)
+
+
+def test_a_long_prompt_is_folded_too() -> None:
+    whole = transcript(TurnStarted(at=0.0, prompt="\n".join(f"pasted {n}" for n in range(5000))))
+
+    assert ["❯ pasted 0", "  pasted 11", "  … 4988 more lines"] == [shown(whole)[row] for row in (0, 11, 12)]
+    assert whole.toggle(0)
+    assert ["  pasted 4999", "  ▴ fold it again"] == shown(whole)[-2:]
+
+
+def test_a_thought_is_whole_while_it_is_written_and_where_little_would_be_hidden() -> None:
+    text = "\n".join(f"guess {n}" for n in range(40))
+    whole = transcript(ThoughtSaid(at=0.0, text="I wonder about it. " * 55))
+    assert not whole.toggle(0)
+    whole.write(text, thinking=True)
+
+    assert "  guess 39" == shown(whole)[-1]
+
+
+def test_words_within_a_folded_thought_are_found_and_shown() -> None:
+    whole = transcript(ThoughtSaid(at=0.0, text="I wonder about it. " * 100 + "the needle"))
+    lines = whole.lines(WIDTH)
+    search = Search(whole, "needle")
+    search.look(10)
+    found = search.above(Place(1, 0), lines)
+
+    assert found is not None
+    assert "needle" in lines.block(found.block)[found.row].text
+
+
 # Places.
 
 
@@ -217,16 +330,34 @@ def test_a_row_is_found_by_its_place_and_a_place_by_its_row() -> None:
     whole = transcript(*(said(f"message {number}\nin two rows") for number in range(50)))
     whole.write("and this is being written")
     lines = whole.lines(WIDTH)
-    assert lines.place(0) is None
-    assert lines.above(10) is None
+    assert [Place(50, 1), Place(49, 2), Place(0, 0), None] == [lines.place(above) for above in (0, 2, 150, 151)]
+    for block in range(50):
+        place = Place(block, 1 if block else 0)
+        assert place == lines.place(lines.above(place))
+        assert [f"  message {block}"] == [row.text for row in lines.ending(place, 1)]
 
-    assert (49, 2) == lines.place(2)
-    lines.measure(40)
-    for block in range(10, 50):
-        above = lines.above(block, 1)
-        assert above is not None
-        assert (block, 1) == lines.place(above)
-        assert [f"  message {block}"] == [row.text for row in lines.above_bottom(above, 1)]
+
+@given(st.lists(st.sampled_from(("notice", "message", "nothing")), max_size=12), st.data())
+def test_one_walks_from_row_to_row_as_they_stand(kinds: list[str], data: st.DataObject) -> None:
+    """However little was drawn before; blocks without rows are walked over, and nobody walks out of it."""
+    facts: dict[str, Event] = {
+        "notice": NoticeRaised(at=0.0, text="n"),
+        "message": said("m\n\n- m"),
+        "nothing": Opened(at=0.0, session=SessionId("s")),
+    }
+    whole = transcript(*(facts[kind] for kind in kinds))
+    whole.write(data.draw(st.sampled_from(("", "being written"))))
+    lines, drawn = whole.lines(WIDTH), whole.lines(WIDTH)
+    places = [lines.place(above) for above in range(len(drawn))][::-1]
+    fresh = transcript(*(facts[kind] for kind in kinds))
+    fresh.write("being written" if whole.written(WIDTH) else "")
+    for start, place in enumerate(places):
+        assert place is not None
+        steps = data.draw(st.integers(-len(places) - 2, len(places) + 2))
+        there = min(max(start + steps, 0), len(places) - 1)
+        assert places[there] == fresh.lines(WIDTH).walk(place, steps)
+        assert [*drawn][max(0, start - 3) : start + 1] == fresh.lines(WIDTH).ending(place, 4)
+    assert (places[-1] if places else Place(0, 0)) == fresh.lines(WIDTH).last
 
 
 def test_turns_and_prompts_are_known() -> None:
