@@ -83,11 +83,13 @@ def _box(text: str, keys: Keys) -> "Input":
     from textual import events
     from textual.widgets import Input  # heavy, and not on the way to the first frame
 
+    from kasmon.tui.typed import act
+
     class FilterInput(Input):
         async def _on_key(self, event: events.Key) -> None:
             row = keys.action(event.key, Where.FILTER)
             if row is None:
-                await super()._on_key(event)
+                await act(self, event)
             else:
                 event.stop()
                 event.prevent_default()

@@ -47,17 +47,24 @@ class FindBar(Horizontal):
         super().__init__(id="find")
         self.words, self.keys = FindWords(look), keys
         self.box: Input | None = None
+        self.is_open = False
+        """Whether something is searched for, or may be as soon as its words have come."""
 
     def compose(self) -> ComposeResult:
         yield self.words
+
+    @property
+    def written(self) -> str:
+        """What stands in the box."""
+        return "" if self.box is None else self.box.value
 
     def begin(self) -> None:
         """Take the keyboard, for other words."""
         if self.box is None:
             self.box = _box(self.keys)
             self.mount(self.box, before=self.words)
-        self.box.value = ""
-        self.box.display = self.words.writing = True
+        self.box.value = self.words.words = ""
+        self.box.display = self.words.writing = self.is_open = True
         self.words.told = ("", "soft")
         self.add_class("-shown")
         self.screen.set_focus(self.box)  # now: the next key may be there already
@@ -72,7 +79,7 @@ class FindBar(Horizontal):
 
     def drop(self) -> None:
         """Search for nothing any more."""
-        self.words.words = ""
+        self.words.words, self.is_open = "", False
         self.keep()
 
     def tell(self, places: int, done: bool, here: bool) -> None:
@@ -94,11 +101,13 @@ def _box(keys: Keys) -> "Input":
     from textual import events
     from textual.widgets import Input  # heavy: only when somebody searches
 
+    from kasmon.tui.typed import act
+
     class FindInput(Input):
         async def _on_key(self, event: events.Key) -> None:
             row = keys.action(event.key, Where.FIND)
             if row is None:
-                await super()._on_key(event)
+                await act(self, event)
             else:
                 event.stop()
                 event.prevent_default()

@@ -44,12 +44,15 @@ def meter(session: Session, look: Look, key: str, width: int) -> DrawnLine | Non
         right += [(f"  {key} ", "accent.bold"), ("change ", "soft")]
     if not left and not right[0][0]:
         return None
+    for fewer in (_context(session, look), _context(session, look, bar=False)):
+        if width_of(left) + width_of(right) + 4 > width:
+            left = fewer
     if width_of(left) + width_of(right) + 4 > width:
-        left = _context(session, look)
+        right = right[1:]
     return DrawnLine((((" "), "text"), *left), tuple(right), action="configure" if can_be_configured(session) else "")
 
 
-def _context(session: Session, look: Look) -> list[Span]:
+def _context(session: Session, look: Look, *, bar: bool = True) -> list[Span]:
     tokens = session.tokens
     if tokens is None or not tokens.context:
         return []
@@ -60,9 +63,8 @@ def _context(session: Session, look: Look) -> list[Span]:
     full = max(round(share * BAR), 1)
     shapes = ("━", "─") if look.utf8 else ("#", "-")
     return [
-        ("context ", "faint"),
-        (shapes[0] * full, role),
-        (shapes[1] * (BAR - full), "line"),
+        ("context", "faint"),
+        *([(" ", "text"), (shapes[0] * full, role), (shapes[1] * (BAR - full), "line")] if bar else []),
         (f" {share:.0%}", f"{role}.bold" if share >= TIGHT else "text"),
         (f" of {count(tokens.limit)}", "faint"),
     ]

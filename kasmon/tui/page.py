@@ -38,6 +38,11 @@ class Page(pyte.Screen):
         text = "".join(f"\x1b[{_sgr(style)}m{text.translate(_UNSAFE)}" for text, style in pieces if text)
         self._stream.feed(f"\x1b[{y + 1};1H\x1b[0m\x1b[2K{text}")
 
+    def scroll(self, up: int) -> None:
+        """Move every row *up* rows, down where negative; the rows that come in are empty."""
+        edge, step = (self.lines, "\n") if up > 0 else (1, "\x1bM")
+        self._stream.feed(f"\x1b[{edge};1H\x1b[0m{step * abs(up)}")
+
     def draw(self, data: str) -> None:
         """Draw whole characters at the cursor; one without a width joins the one before it."""
         row, cursor, attributes = self.buffer[self.cursor.y], self.cursor, self.cursor.attrs

@@ -5,7 +5,8 @@ rows. This takes Textual's own steps for them, here and now (private names: `tes
 """
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import groupby
 from typing import Final
 
 from rich.console import Console, ConsoleOptions, RenderResult
@@ -53,6 +54,13 @@ class Brush:
                 return True
         widget.refresh(*regions)
         return False
+
+
+def runs(rows: Iterable[int]) -> Iterator[tuple[int, int]]:
+    """Rows, in order, as runs: the first of each, and how many follow one another."""
+    for _, run in groupby(enumerate(rows), lambda each: each[1] - each[0]):
+        numbers = [row for _, row in run]
+        yield numbers[0], len(numbers)
 
 
 def _painted(widget: Widget, regions: Sequence[Region]) -> bool:

@@ -12,6 +12,7 @@ from kasmon.model.permission import SessionId
 from kasmon.tui.complete import Offered, fitting, mention, written
 from kasmon.tui.keys import Keys, Where
 from kasmon.tui.messages import ActionWanted, FilesWanted, PromptEntered
+from kasmon.tui.typed import act
 
 
 class TextBox(TextArea):
@@ -36,11 +37,11 @@ class TextBox(TextArea):
 
     async def _on_key(self, event: events.Key) -> None:
         row = self.keys.action(event.key, Where.PROMPT)
-        if row is None:
-            await super()._on_key(event)
-        elif self.means(row.id):
+        if row is not None and self.means(row.id):
             event.stop()
             event.prevent_default()
+        else:
+            await act(self, event)
 
     def means(self, action: str) -> bool:
         """Do what a key of the table means here; False leaves the key to whoever is next."""
@@ -86,8 +87,6 @@ class PromptBox(TextBox):
         if self._offered is not None and self._offered.files and self._chooses(event.key):
             event.stop()
             event.prevent_default()
-        else:
-            await super()._on_key(event)
 
     def means(self, action: str) -> bool:
         if action in ("submit", "submit_later"):

@@ -100,8 +100,10 @@ class Receipts(Lines, can_focus=True):
             return
         on_their_way = [each for each in self.session.receipts if each.state in ON_THEIR_WAY]
         latest = self.session.receipts[-1:] if self.writing else ()
-        shown = [*on_their_way, *(each for each in latest if each not in on_their_way)][-SHOWN:]
-        lines = [self._receipt(each) for each in shown]
+        told = [*on_their_way, *(each for each in latest if each not in on_their_way)]
+        before = len(told) - SHOWN + 1 if len(told) > SHOWN else 0
+        lines = [self._before(before)] if before else []
+        lines += [self._receipt(each) for each in told[before:]]
         if self.writing and self.session.state.value in ("ended", "lost"):
             name = state_name(self.session)
             shape = f" {self.look.state_glyph(name)} {name}"
@@ -113,6 +115,12 @@ class Receipts(Lines, can_focus=True):
         mark = self.look.mark("cursor") if here else " "
         text: Span = (clean_line(receipt.text), "text.bold" if here else "soft")
         return DrawnLine(((f" {mark} ", "accent"), (f"{number + 1}. ", "info"), text))
+
+    def _before(self, count: int) -> DrawnLine:
+        """So many prompts on their way are not shown."""
+        return DrawnLine(
+            ((f" {RECEIPT_WORDS[ReceiptState.QUEUED]}", "info"), (f"  {count} before these", "soft")), action="queue"
+        )
 
     def _receipt(self, receipt: Receipt) -> DrawnLine:
         bad = receipt.state in (ReceiptState.REFUSED, ReceiptState.LOST)

@@ -1,8 +1,7 @@
 """The screen of a structured session: the pyte screen behind one widget, fed with the rows in sight and no others."""
 
-import logging
+import math
 import time
-from collections.abc import Callable, Sequence
 from typing import ClassVar, Final
 
 from rich.segment import Segment
@@ -10,89 +9,25 @@ from rich.style import Style
 from textual import events
 from textual.binding import Binding, BindingType
 from textual.geometry import Region
-from textual.message import Message
 from textual.strip import Strip
 from textual.timer import Timer
 from textual.widget import Widget
 
-from kasmon.model.text import Line, Token
+from kasmon.model.rows import Lines, Place
+from kasmon.model.text import Line
 from kasmon.model.transcript import Transcript
-from kasmon.tui.page import Page, Piece
+from kasmon.tui.paint import Brush, runs
+from kasmon.tui.thrift import Bare
+from kasmon.tui.virtual import StyleOf, VirtualScreen
 
-StyleOf = Callable[[Token], Style]
 FRAME_S: Final = 1 / 30
-MEASURE_S: Final = 1 / 60
-MEASURING_S: Final = 0.008
-"""How much of a frame goes into measuring on the way to the beginning, in seconds."""
-MEASURED_BLOCKS: Final = 20
+"""How often a story that goes on is drawn at most."""
+SOON_S: Final = 0.001
+"""What comes after a pause is drawn at once, with all else that came at the same moment."""
 WHEEL_LINES: Final = 3
 
-_log = logging.getLogger(__name__)
 
-
-class VirtualScreen:
-    """Rows of a fixed size that remember what they show, so that only changed ones are drawn again.
-
-    Whatever goes wrong while drawing costs at most a row's colours: it is logged, the screen starts anew.
-    """
-
-    def __init__(self, columns: int, rows: int) -> None:
-        self._page = Page(max(columns, 1), max(rows, 1))
-        self._shown: list[tuple[Piece, ...]] = []
-        self._strips: list[Strip | None] = []
-        self._start_anew()
-
-    @property
-    def size(self) -> tuple[int, int]:
-        """Columns and rows."""
-        return self._page.columns, self._page.lines
-
-    def resize(self, columns: int, rows: int) -> None:
-        """Become empty, of another size; the next `show` draws everything."""
-        self._page = Page(max(columns, 1), max(rows, 1))
-        self._start_anew()
-
-    def show(self, lines: Sequence[Line], style_of: StyleOf) -> list[int]:
-        """Show *lines* from the top, nothing below them; return the rows that look different now."""
-        rows = [tuple((text, style_of(token)) for text, token in line.spans) for line in lines[: self.size[1]]]
-        rows += [()] * (self.size[1] - len(rows))
-        changed = [y for y, row in enumerate(rows) if row != self._shown[y]]
-        try:
-            for y in changed:
-                self._draw(y, rows[y])
-        except Exception:  # noqa: BLE001 - pyte's mistakes must not end the dashboard
-            _log.exception("drawing failed; the screen starts anew, without colours")
-            self._draw_plainly(rows)
-            changed = list(range(len(rows)))
-        return changed
-
-    def strip(self, y: int) -> Strip:
-        """Row *y*, exactly as wide as the screen."""
-        strip = self._strips[y]
-        if strip is None:
-            strip = self._strips[y] = self._page.strip(y)
-        return strip
-
-    def _start_anew(self) -> None:
-        columns, rows = self.size
-        self._page = Page(columns, rows)
-        self._shown = [()] * rows
-        self._strips = [None] * rows
-
-    def _draw(self, y: int, row: tuple[Piece, ...]) -> None:
-        self._strips[y] = None
-        self._page.write(y, row)
-        self._shown[y] = row
-
-    def _draw_plainly(self, rows: Sequence[tuple[Piece, ...]]) -> None:
-        self._start_anew()
-        for y, row in enumerate(rows):
-            text = "".join(text for text, _ in row)
-            self._shown[y] = row
-            self._strips[y] = Strip([Segment(text)]).adjust_cell_length(self.size[0])
-
-
-class EventScreen(Widget, can_focus=True):
+class EventScreen(Bare, Widget, can_focus=True):
     """A transcript, opened at its end. It follows the end, and stays where it is once somebody scrolled up."""
 
     ALLOW_SELECT: ClassVar[bool] = False
@@ -111,34 +46,31 @@ class EventScreen(Widget, can_focus=True):
         Binding("end", "to_end", "End", show=False),
     ]
 
-    class Scrolled(Message):
-        """Another part of the transcript is shown: *above* rows are hidden below it, and `measuring` is under way."""
-
-        def __init__(self, above: int, measuring: bool) -> None:
-            self.above, self.measuring = above, measuring
-            super().__init__()
-
     def __init__(self, transcript: Transcript, style_of: StyleOf) -> None:
         super().__init__()
         self.above = 0
-        """How many rows lie below what is shown; 0 follows the end."""
+        """About how many rows lie below what is shown; 0 at the end, which is followed."""
         self.holds = False
         """Whether it stays where it is, even at the end."""
         self.shown = 0
         """How many rows are in sight."""
         self._transcript, self._style_of = transcript, style_of
         self._screen = VirtualScreen(1, 1)
-        self._known = 0
-        """How many rows were measured when `above` was counted; 0 where it is counted anew."""
+        self._at: Place | None = None
+        """The row at the bottom; None follows the end."""
+        self._bottom = Place(0, 0)
+        """The row at the bottom when it was drawn."""
         self._thumb = range(0)
         self._frame: Timer | None = None
-        self._measuring: Timer | None = None
+        self._drawn_at = -math.inf
+        self._brush = Brush()
+        self._looks: tuple[Style, Style, Style] | None = None
+        """The ground, the bar and its thumb, until the styles change."""
 
     def open(self, transcript: Transcript, *, same_place: bool = False) -> None:
         """Show another transcript, at its end; or as far above it as before, where it ends as the one before."""
         self._transcript = transcript
-        self._known = 0
-        self._go(self.above if same_place else 0)
+        self._show_to(self._lines.place(self.above) if same_place and self.above else None)
 
     def dress(self, style_of: StyleOf) -> None:
         """Draw with other styles from now on."""
@@ -147,25 +79,24 @@ class EventScreen(Widget, can_focus=True):
 
     def changed(self) -> None:
         """The transcript grew, or its live text did; shown with the next frame."""
-        if self._frame is None and self.is_mounted:
-            self._frame = self.set_timer(FRAME_S, self._draw_frame)
+        if self._frame is not None or not self.is_mounted:
+            return
+        wait_s = self._drawn_at + FRAME_S - time.monotonic()
+        self._frame = self.set_timer(max(wait_s, SOON_S), self._draw_frame)
 
     def back_lines(self, lines: int) -> None:
         """Scroll *lines* towards the beginning; towards the end where negative."""
-        self._go(self.above + lines)
+        self._show_to(self._lines.walk(self._bottom, -lines))
 
     def back(self, pages: int) -> None:
         """Scroll by screens, with one row in common."""
         self.back_lines(pages * max(self.size.height - 1, 1))
 
     def to_end(self) -> None:
-        self._go(0)
+        self._show_to(None)
 
     def to_beginning(self) -> None:
-        """Scroll up as far as it goes; a long transcript is measured on the way, a portion a frame."""
-        self._stop_measuring()
-        self._measuring = self.set_interval(MEASURE_S, self._measure_on)
-        self._measure_on()
+        self._show_to(Place(0, 0))
 
     def action_back(self, pages: int) -> None:
         self.back(pages)
@@ -192,9 +123,8 @@ class EventScreen(Widget, can_focus=True):
         width, height = self.size
         before = self._screen.size[0]
         self._screen.resize(max(width - 1, 1), max(height, 1))
-        if self.above and before > 1:
-            self.above = self.above * before // max(width - 1, 1)
-        self._known = 0
+        if self._at is not None and before > 1:
+            self._at = Place(self._at.block, self._at.row * before // max(width - 1, 1))
         self._draw()
         self.refresh()
 
@@ -202,31 +132,22 @@ class EventScreen(Widget, can_focus=True):
         width = self.size.width
         if y >= self._screen.size[1] or width < 2:
             return Strip.blank(width, self.rich_style)
-        row = self._screen.strip(y).apply_style(self.rich_style).adjust_cell_length(width - 1, self.rich_style)
-        return Strip.join([row, Strip([Segment(" ", self._bar_style(y))], 1)])
+        ground, bar, thumb = self._looks = self._looks or self._looked_up()
+        edge = ground if not self._thumb else thumb if y in self._thumb else bar
+        return Strip([*self._screen.strip(y, ground), Segment(" ", edge)], width)
 
-    def _go(self, above: int) -> None:
-        self._stop_measuring()
-        self.above = max(above, 0)
+    def notify_style_update(self) -> None:
+        super().notify_style_update()
+        self._looks = None
+
+    @property
+    def _lines(self) -> Lines:
+        return self._transcript.lines(self._screen.size[0])
+
+    def _show_to(self, bottom: Place | None) -> None:
+        """Show the rows that end with *bottom*; None, and the last row of all unless it `holds`, follow the end."""
+        self._at = bottom
         self._draw()
-        self.post_message(self.Scrolled(self.above, measuring=False))
-
-    def _measure_on(self) -> None:
-        lines = self._transcript.lines(self._screen.size[0])
-        until = time.monotonic() + MEASURING_S
-        while not (done := lines.measure(MEASURED_BLOCKS)) and time.monotonic() < until:
-            pass
-        self._known = lines.known
-        self.above = max(lines.known - self._screen.size[1], 0)
-        if done:
-            self._stop_measuring()
-        self._draw()
-        self.post_message(self.Scrolled(self.above, measuring=not done))
-
-    def _stop_measuring(self) -> None:
-        if self._measuring is not None:
-            self._measuring.stop()
-            self._measuring = None
 
     def _draw_frame(self) -> None:
         self._frame = None
@@ -234,20 +155,25 @@ class EventScreen(Widget, can_focus=True):
 
     def _draw(self) -> None:
         """Feed the rows in sight to the screen. What came at the end does not move somebody who looks further up."""
-        columns, rows = self._screen.size
-        lines = self._transcript.lines(columns)
-        if (self.above or self.holds) and self._known:
-            self.above = max(self.above + lines.known - self._known, 0)
-        shown = lines.above_bottom(self.above, rows)
-        if len(shown) < rows and self.above:
-            self.above = max(lines.known - rows, 0)
-            shown = lines.above_bottom(self.above, rows)
-        self.shown = len(shown)
-        self._known = lines.known
-        self._thumb = self._thumb_rows(lines.estimate)
+        rows, lines = self._screen.size[1], self._lines
+        last = lines.last
+        bottom = last if self._at is None else lines.walk(self._at, 0)
+        shown = lines.ending(bottom, rows)
+        if len(shown) < rows and bottom != last:
+            bottom = lines.walk(Place(0, 0), rows - 1)
+            shown = lines.ending(bottom, rows)
+        self._bottom, self.shown = bottom, len(shown)
+        self._at = bottom if shown and (self.holds or bottom != last) else None
+        self.above = lines.above(bottom)
+        thumb, self._thumb = self._thumb, self._thumb_rows(lines.estimate)
         changed = self._screen.show([self.dressed(row) for row in shown], self._style_of)
+        self._drawn_at = time.monotonic()
+        if thumb != self._thumb:
+            changed = list(range(rows))
         width, height = self.size
-        self.refresh(*[Region(0, y, max(width - 1, 0), 1) for y in changed], Region(max(width - 1, 0), 0, 1, height))
+        regions = [Region(0, y, width, rows) for y, rows in runs(y for y in changed if y < height)]
+        if regions and self.is_attached:
+            self._brush.paint(self, regions)
 
     def dressed(self, row: Line) -> Line:
         """*row* as it is shown."""
@@ -262,7 +188,6 @@ class EventScreen(Widget, can_focus=True):
         top = (rows - size) * max(every - rows - self.above, 0) // (every - rows)
         return range(top, top + size)
 
-    def _bar_style(self, y: int) -> Style:
-        if not self._thumb:
-            return self.rich_style
-        return self.get_component_rich_style(f"event-screen--{'thumb' if y in self._thumb else 'bar'}")
+    def _looked_up(self) -> tuple[Style, Style, Style]:
+        bar, thumb = (self.get_component_rich_style(f"event-screen--{part}") for part in ("bar", "thumb"))
+        return self.rich_style, bar, thumb

@@ -160,6 +160,7 @@ class SessionView(PlainVertical):
     def end_find(self, kept: bool) -> None:
         """Read on where the words were found, or go back to where the search began."""
         if kept:
+            self._search(self.find_bar.written)
             self.find_bar.keep()
         else:
             self.screen_of_events.drop_search()
@@ -171,8 +172,15 @@ class SessionView(PlainVertical):
 
     def on_find_changed(self, message: FindChanged) -> None:
         message.stop()
-        self.find_bar.words.words = message.words
-        self.screen_of_events.find(message.words)
+        if self.find_bar.is_open and message.words == self.find_bar.written:  # else other keys were faster
+            self._search(message.words)
+            if not self.find_bar.words.writing:
+                self.find_bar.keep()
+
+    def _search(self, words: str) -> None:
+        if words != self.find_bar.words.words:
+            self.find_bar.words.words = words
+            self.screen_of_events.find(words)
 
     def on_story_found(self, message: Story.Found) -> None:
         message.stop()

@@ -44,6 +44,23 @@ class Plain:
         return lines * crop.height
 
 
+class Bare:
+    """A widget whose lines are all that it shows: no border, padding, opacity or link has to be put around them.
+
+    Textual's own way asks for a dozen styles a line, which costs more than a line that is known already.
+    """
+
+    def render_lines(self: Any, crop: Region) -> list[Strip]:
+        lines: list[Strip] = [self.render_line(y) for y in crop.line_range]
+        if filters := self.get_line_filters():
+            ground = self.background_colors[1]
+            for each in filters:
+                lines = [line.apply_filter(each, ground) for line in lines]
+        if crop.column_span != (0, self.region.width):
+            lines = [line.crop(*crop.column_span) for line in lines]
+        return lines
+
+
 class PlainContainer(Plain, Container):
     """Textual's, plain."""
 

@@ -14,13 +14,17 @@ from kasmon.model.command import Configure, Interrupt, Mode, Prompt, Receipt, Re
 from kasmon.model.event import Event, MessageSaid, ReceiptMoved, SessionStarted, ToolFinished, ToolStarted, TurnStarted
 from kasmon.model.permission import SessionId
 from kasmon.model.session import Session, Tokens
+from kasmon.model.transcript import Transcript
 from kasmon.tui.app import Kasmon
 from kasmon.tui.complete import fitting, mention, written
 from kasmon.tui.files import listed
 from kasmon.tui.keys import Where
+from kasmon.tui.look import Look, width_of
+from kasmon.tui.meter import meter
 from kasmon.tui.prompt import PromptBox
 from kasmon.tui.session import SessionView
-from kasmon.tui.world import Copy, Tell
+from kasmon.tui.theme import DEFAULT, contrast, shipped, shipped_names
+from kasmon.tui.world import Copy, Settings, Tell
 from tests.fleets import NOW, fleet, idle, working
 from tests.scenes import kasmon, settled
 from tests.talks import long_talk
@@ -122,6 +126,22 @@ async def test_the_cursor_moves_and_the_screen_with_it() -> None:
         assert "and no more." == it.under_cursor
 
 
+@pytest.mark.parametrize("theme", shipped_names())
+async def test_what_is_under_the_cursor_can_be_read_in_every_theme(theme: str) -> None:
+    async with desk(*STORY, settings=Settings(theme=theme)) as it:
+        await it.press("v", "k", "k")
+        story = it.view.screen_of_events
+        assert story.cursor is not None
+        styles = [style for text, style, _ in [*story.render_line(story.cursor)][:-1] if text.strip() and style]
+
+        assert styles
+        for style in styles:
+            assert style.color is not None
+            assert style.bgcolor is not None
+            colours = style.color.get_truecolor().hex, style.bgcolor.get_truecolor().hex
+            assert contrast(*colours) >= 4.5, colours
+
+
 async def test_one_jumps_from_turn_to_turn() -> None:
     async with desk() as it:
         await it.press("v", "left_square_bracket")
@@ -132,6 +152,25 @@ async def test_one_jumps_from_turn_to_turn() -> None:
         assert "❯ step 28" == it.under_cursor
         await it.press("G", "right_square_bracket")
         assert "There is no turn after." in it.text
+
+
+async def test_who_went_to_the_top_before_all_was_read_is_at_the_top_of_all() -> None:
+    """Of a long story its end is shown first; another place in it stays where it is."""
+    async with desk(*long_talk(30)) as it:
+        for keys, found in (("g", "▶ session started"), ("gj", "")):
+            end, whole = Transcript(), Transcript()
+            for number, event in enumerate(long_talk(200)):
+                whole.add(event)
+                if number > 300:
+                    end.add(event)
+            it.view.show(end)
+            await it.press("v", *keys)
+            before = it.under_cursor
+            it.view.show(whole)
+            await it.pilot.pause()
+
+            assert it.under_cursor.startswith(found or before)
+            await it.press("escape")
 
 
 async def test_what_comes_while_somebody_reads_moves_nothing() -> None:
@@ -417,6 +456,15 @@ async def test_words_that_came_too_late_are_in_the_box_again() -> None:
         assert "first!" == it.box.text
 
 
+async def test_of_many_that_wait_the_last_are_shown_and_the_others_counted() -> None:
+    session, events = queued(*(f"prompt {number}" for number in range(1, 9)))
+    async with desk(*events, session=session) as it:
+        await it.press("enter")
+
+        assert "queued  6 before these" in it.text
+        assert ["prompt 7", "prompt 8"] == [f"prompt {n}" for n in range(1, 9) if f"prompt {n}" in it.text]
+
+
 async def test_when_nothing_waits_any_more_the_box_has_the_keyboard() -> None:
     session, events = queued("first")
     async with desk(*events, session=session) as it:
@@ -449,6 +497,36 @@ async def test_the_meter_tells_context_cost_model_and_mode() -> None:
         line = next(line for line in it.text.splitlines() if "% of" in line)
         for word in ("━━━━━━━━━───", "75% of 200k", "$1.50", "850k tokens", "small · default", "F3 change"):
             assert word in line
+
+
+@pytest.mark.parametrize("width", [36, 44, 60, 72, 100])
+def test_however_narrow_the_meter_tells_how_full_the_context_is(width: int) -> None:
+    session = working(
+        "readme",
+        tokens=Tokens(input=180_000, output=9_000, context=171_000, limit=200_000),
+        cost_usd=3.21,
+        model="claude-opus-5-5",
+        permission_mode="acceptEdits",
+        models=("opus",),
+        abilities=("sets_model",),
+    )
+    line = meter(session, Look(shipped(DEFAULT)), "F3", width)
+
+    assert line is not None
+    told = "".join(text for text, _ in line.left)
+    assert "86%" in told
+    assert width_of(line.left) + width_of(line.right) < width
+    assert ("$3.21" in told) == (width == 100)
+
+
+async def test_a_long_prompt_in_a_low_window_shows_its_end_and_some_of_the_transcript() -> None:
+    async with desk(height=16) as it:
+        await it.press("enter", *("x", "ctrl+j") * 12, "z")
+        await settled(it.pilot)
+
+        assert "z" in it.text
+        assert it.view.screen_of_events.size.height >= 4
+        assert it.box.region.bottom <= it.view.region.bottom
 
 
 async def test_model_and_permission_mode_are_changed_while_it_runs() -> None:

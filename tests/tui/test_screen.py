@@ -18,7 +18,8 @@ from kasmon.model.event import MessageSaid, NoticeRaised
 from kasmon.model.text import Line, Token, cells, fitted
 from kasmon.model.transcript import Transcript
 from kasmon.tui.page import Page
-from kasmon.tui.screen import EventScreen, VirtualScreen
+from kasmon.tui.screen import EventScreen
+from kasmon.tui.virtual import VirtualScreen
 from tests.waiting import auntil
 
 PLAIN = Style()
@@ -40,6 +41,45 @@ def drawn(text: str, width: int = 20) -> str:
     strips = [screen.strip(y) for y in range(len(lines))]
     assert all(width == strip.cell_length == cell_len(strip.text) for strip in strips)
     return "".join(strip.text.rstrip(" ") for strip in strips)
+
+
+PICTURES = st.lists(st.lists(st.sampled_from(["", "one", "two 日本", "three", "four", "five"]), max_size=8), max_size=6)
+
+
+@given(pictures=PICTURES)
+def test_what_was_shown_before_leaves_no_trace(pictures: list[list[str]]) -> None:
+    """Text that moved is scrolled, and not drawn again."""
+    screen = VirtualScreen(10, 6)
+    for texts in pictures:
+        before = [screen.strip(y).text for y in range(6)]
+        changed = screen.show([line(text) for text in texts], plain)
+        fresh = VirtualScreen(10, 6)
+        fresh.show([line(text) for text in texts], plain)
+
+        after = [screen.strip(y).text for y in range(6)]
+        assert [fresh.strip(y).text for y in range(6)] == after
+        assert {y for y in range(6) if before[y] != after[y]} <= set(changed)
+
+
+@pytest.mark.parametrize("up", [3, -3])
+def test_rows_that_moved_are_the_same_strips_as_before(up: int) -> None:
+    screen = VirtualScreen(10, 6)
+    texts = [f"row {number}" for number in range(20)]
+    screen.show([line(text) for text in texts[5:11]], plain)
+    before = [screen.strip(y) for y in range(6)]
+    screen.show([line(text) for text in texts[5 + up : 11 + up]], plain)
+    after = [screen.strip(y) for y in range(6)]
+
+    moved = zip(before[3:], after[:3], strict=True) if up > 0 else zip(before[:3], after[3:], strict=True)
+    assert all(old is new for old, new in moved)
+
+
+def test_a_row_lies_on_the_ground_that_is_asked_for() -> None:
+    screen = VirtualScreen(4, 1)
+    screen.show([line("text")], plain)
+    for colour in ("#112233", "#445566"):
+        ground = Style(bgcolor=colour)
+        assert {ground.bgcolor} == {style.bgcolor for _, style, _ in screen.strip(0, ground) if style}
 
 
 WHOLE = {
@@ -185,13 +225,9 @@ class Room(App[None]):
     def __init__(self, transcript: Transcript) -> None:
         super().__init__()
         self.transcript = transcript
-        self.places: list[tuple[int, bool]] = []
 
     def compose(self) -> ComposeResult:
         yield EventScreen(self.transcript, plain)
-
-    def on_event_screen_scrolled(self, message: EventScreen.Scrolled) -> None:
-        self.places.append((message.above, message.measuring))
 
     @property
     def screen_of_events(self) -> EventScreen:
@@ -243,7 +279,7 @@ async def test_it_scrolls_to_its_beginning_and_back() -> None:
         await pilot.press("up", "down", "down")
         assert notices(982, 992) == app.seen()
         await pilot.press("home")
-        await auntil(lambda: app.places and app.places[-1] == (990, False))
+        assert 990 == app.screen_of_events.above
         assert notices(0, 10) == app.seen()
         await pilot.press("up", "pageup")
         assert notices(0, 10) == app.seen()
@@ -263,16 +299,26 @@ async def test_the_wheel_scrolls() -> None:
         assert notices(90, 100) == app.seen()
 
 
-async def test_on_the_way_to_the_beginning_of_a_long_one_nothing_stalls_and_any_key_stops_it() -> None:
+async def test_the_beginning_of_a_long_one_is_there_at_once_and_little_of_it_is_drawn() -> None:
     async with room(20_000) as (app, pilot):
-        app.screen_of_events.to_beginning()
-        assert 10 < app.transcript.lines(39).known < 20_000
-        await pilot.press("end")
-        await pilot.pause()
+        await pilot.press("home")
+        assert notices(0, 10) == app.seen()
+        await pilot.press("pagedown", "down", "up", "up")
+        assert notices(8, 18) == app.seen()
+        assert app.transcript.lines(39).drawn < 100
+        await pilot.press("end", "up")
+        assert notices(19_989, 19_999) == app.seen()
 
-        assert notices(19_990, 20_000) == app.seen()
-        assert (0, False) == app.places[-1]
-        assert app.places[0][1]
+
+async def test_what_comes_does_not_move_somebody_at_the_beginning_of_a_long_one() -> None:
+    async with room(20_000) as (app, pilot):
+        await pilot.press("home", "down")
+        for number in range(7):
+            app.transcript.add(NoticeRaised(at=0.0, text=f"new {number}\nin two rows"))
+        app.screen_of_events.changed()
+        await auntil(lambda: app.screen_of_events.above > 19_989)
+
+        assert notices(1, 11) == app.seen()
 
 
 async def test_it_follows_the_end() -> None:
@@ -296,6 +342,21 @@ async def test_who_scrolled_up_is_not_moved_by_what_comes() -> None:
         await auntil(lambda: app.screen_of_events.above == 16)
 
         assert before == app.seen()
+
+
+async def test_who_holds_still_before_there_is_anything_is_at_its_end_then() -> None:
+    async with room(0) as (app, pilot):
+        app.screen_of_events.holds = True
+        await pilot.press("up")
+        for number in range(100):
+            app.transcript.add(NoticeRaised(at=0.0, text=f"n{number}"))
+        app.screen_of_events.changed()
+        await auntil(lambda: notices(90, 100) == app.seen())
+
+        app.transcript.add(NoticeRaised(at=0.0, text="more"))
+        app.screen_of_events.changed()
+        await auntil(lambda: app.screen_of_events.above == 1)
+        assert notices(90, 100) == app.seen()
 
 
 async def test_a_resize_lets_the_text_flow_anew() -> None:
@@ -342,5 +403,4 @@ async def test_the_bar_shows_where_one_is() -> None:
 
         assert [9] == thumb()
         await pilot.press("home")
-        await auntil(lambda: app.places and not app.places[-1][1])
         assert [0] == thumb()

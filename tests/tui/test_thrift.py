@@ -11,11 +11,12 @@ from textual.cache import FIFOCache
 from textual.color import Color
 from textual.containers import Container, Vertical
 from textual.filter import DimFilter
+from textual.geometry import Region
 from textual.strip import Strip
 from textual.widget import Widget
 from textual.widgets import Label
 
-from kasmon.tui.thrift import Cache, PlainContainer, PlainVertical, lighten_strips
+from kasmon.tui.thrift import Bare, Cache, PlainContainer, PlainVertical, lighten_strips
 
 CACHES = [name for name in Strip.__slots__ if name.endswith("_cache") and name != "_render_cache"]
 
@@ -117,3 +118,35 @@ async def test_the_lines_of_a_plain_container_are_one_line() -> None:
         ground = pilot.app.query_one(".ground")
 
         assert 1 == len({id(line) for line in ground.render_lines(ground.size.region)})
+
+
+class Rows(Widget):
+    """Three rows on a ground of their own."""
+
+    DEFAULT_CSS = "Rows { background: darkblue; color: white; height: 3; }"
+
+    def render_line(self, y: int) -> Strip:
+        return Strip([Segment(f"row {y} ".ljust(self.size.width), Style(color="red", dim=y == 1))], self.size.width)
+
+
+class BareRows(Bare, Rows):
+    pass
+
+
+@pytest.mark.parametrize("crop", [Region(0, 0, 30, 3), Region(4, 1, 20, 2)], ids=["all", "a part"])
+@pytest.mark.parametrize("colours", [True, False], ids=["colours", "no colours"])
+async def test_a_bare_widget_shows_what_textuals_own_way_shows(
+    crop: Region, colours: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def lines(kind: type[Widget]) -> list[list[Segment]]:
+        class Alone(App[None]):
+            def compose(self) -> ComposeResult:
+                yield kind()
+
+        async with Alone().run_test(size=(30, 8)) as pilot:
+            return [[*line.simplify()] for line in pilot.app.query_one(kind).render_lines(crop)]
+
+    if not colours:
+        monkeypatch.setenv("NO_COLOR", "1")
+    wanted = await lines(Rows)
+    assert wanted == await lines(BareRows)

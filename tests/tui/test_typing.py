@@ -7,17 +7,18 @@ from textual.pilot import Pilot
 
 from kasmon.host.wire import Keys
 from kasmon.model.command import Mode
+from kasmon.model.rows import Place
 from kasmon.tui.app import Kasmon
 from kasmon.tui.dialogs import Line
 from kasmon.tui.prompt import PromptBox, TextBox
 from tests.fleets import asking, fleet, idle, working
 from tests.scenes import kasmon, settled
-from tests.talks import MAKE
+from tests.talks import MAKE, long_talk
 from tests.tui.worlds import StillWorld
 from tests.waiting import auntil
 
-ENTER = "\r"
-NAMES = {"/": "slash", ENTER: "enter", " ": "space"}
+ENTER, BACK, HOME, TAB, ESC = "\r", "\x7f", "\x01", "\t", "\x1b"
+NAMES = {"/": "slash", ENTER: "enter", " ": "space", BACK: "backspace", HOME: "ctrl+a", TAB: "tab", ESC: "escape"}
 
 
 async def at_once(pilot: Pilot[None], text: str) -> None:
@@ -113,3 +114,39 @@ async def test_a_yes_that_came_with_the_question_is_no_yes() -> None:
 
         assert 2 == len(app.screen_stack)
         assert [] == wished(pilot)
+
+
+async def test_a_mistake_that_is_mended_at_once_is_mended() -> None:
+    """In the prompt box, in the search, in the filter: Backspace is no slower than a letter."""
+    app = kasmon(fleet(idle("readme"), idle("zoo")))
+    async with app.run_test(size=(120, 40)) as pilot:
+        await settled(pilot)
+        await at_once(pilot, f"/raed{BACK * 3}ead")
+        await auntil(lambda: app.desk.table.view.filter == "read")
+        await at_once(pilot, f"{ENTER}{ENTER}")
+        await auntil(lambda: app.query(PromptBox))
+        await at_once(pilot, f"teh{BACK * 2}he day{HOME}In ")
+        assert "In the day" == app.query_one(PromptBox).text
+
+        story = app.inside.story
+        assert story is not None
+        await at_once(pilot, TAB)
+        await at_once(pilot, f"/lats{BACK * 2}st")
+        assert "last" == story.find_bar.words.words
+
+
+async def test_words_to_search_for_and_what_follows_them_come_at_once() -> None:
+    app = kasmon(fleet(idle("readme"), idle("zoo")), transcripts={"readme": long_talk(30)})
+    async with app.run_test(size=(120, 40)) as pilot:
+        await settled(pilot)
+        await pilot.press("v")
+        story = app.inside.story
+        assert story is not None
+        await at_once(pilot, f"/step 2{ENTER}")
+        assert "step 2" == story.find_bar.words.words
+        assert story.find_bar.has_class("-shown")
+        await auntil(lambda: story.screen_of_events.place() == Place(3 * 29 + 2, 1))
+
+        await at_once(pilot, f"/nowhere{ESC}")
+        assert story.screen_of_events.search is None
+        assert not story.find_bar.has_class("-shown")
