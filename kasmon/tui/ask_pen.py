@@ -28,16 +28,16 @@ class AskPen(AskFace):
         return "" if self._state.read else "read to the end first"
 
     def _write_reason(self, decision: Decision) -> None:
-        from textual.widgets import Input  # heavy, and seldom needed
+        from kasmon.tui.boxes import LineBox  # heavy, and seldom needed
 
-        box = Input(placeholder="Why not? The agent is told. Empty is fine.", id="card-reason")
+        box = LineBox(placeholder="Why not? The agent is told. Empty is fine.", id="card-reason")
         self._state = msgspec.structs.replace(self._state, saying=decision)
         self._begin_writing(Doing.REASONING, box)
 
     def _write_words(self) -> None:
-        from textual.widgets import Input  # heavy, and seldom needed
+        from kasmon.tui.boxes import LineBox  # heavy, and seldom needed
 
-        box = Input(self._state.picks.own, placeholder="Your own words. Empty for none.", id="card-words")
+        box = LineBox(self._state.picks.own, placeholder="Your own words. Empty for none.", id="card-words")
         self._begin_writing(Doing.WORDING, box)
 
     def on_input_submitted(self, event: Any) -> None:
@@ -56,10 +56,11 @@ class AskPen(AskFace):
     def _write_edit(self) -> None:
         if Decision.EDIT not in self.request.choices or not can_edit(self.request) or self.may_approve():
             return
-        from textual.widgets import TextArea  # heavy, and seldom needed
+        from kasmon.tui.boxes import EditBox  # heavy, and seldom needed
 
         text = editable(self.request, self._known()) if self._draft is None else self._draft
-        box = TextArea(text, id="card-edit", soft_wrap=True)
+        box = EditBox(text, id="card-edit", soft_wrap=True)
+        box.cursor_location = box.document.end
         self._begin_writing(Doing.EDITING, box)
 
     def _begin_writing(self, doing: Doing, box: Widget) -> None:

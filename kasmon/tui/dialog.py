@@ -32,6 +32,9 @@ ROOMY_ROWS: Final = 28
 """In a lower window what stands in a dialog moves together, so that its keys are in sight."""
 _tokens = itertools.count(1)
 
+TURNS: Final = ("tab", "shift+tab")
+"""The keys that lead to the next field, and to the one before."""
+
 
 class Dialog(Overlay):
     """Closes by Esc. What it wants done it says by `want`; it stays, with all that was typed, until that is done."""
@@ -120,10 +123,15 @@ class Dialog(Overlay):
         self.dismiss()
 
     def keeps(self, key: events.Key) -> bool:
-        """Keep a key that came before any field had the keyboard: the first one that has it gets it then."""
+        """Keep a key that came before any field had the keyboard: the first one that has it gets it then. And turn to
+        another field at once: what is typed behind that key is meant for it."""
         if self._early is not None:
             self._early.append(key)
-        return self._early is not None
+        elif key.key in TURNS:
+            (self.focus_next if key.key == "tab" else self.focus_previous)()
+        else:
+            return False
+        return True
 
     def begin(self, first: Widget | None) -> None:
         """Give *first* the keyboard, and what was typed for it; without a field, what was typed is nothing."""

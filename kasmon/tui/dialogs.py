@@ -21,6 +21,7 @@ from kasmon.model.session import Session
 from kasmon.model.text import Line as TextLine
 from kasmon.model.text import Token, fitted
 from kasmon.tui.asking import SILENCE_S
+from kasmon.tui.boxes import LineBox
 from kasmon.tui.clock import Clock
 from kasmon.tui.dialog import Choice, Chosen, Dialog, Field
 from kasmon.tui.keys import Keys
@@ -35,7 +36,7 @@ AROUND = 6
 WHEN: dict[str, When] = {"now": "now", "when idle": "idle", "interrupt first": "interrupt"}
 
 
-class Line(Input):
+class Line(LineBox):
     """One line to write."""
 
     def __init__(self, text: str = "", placeholder: str = "", *, id: str | None = None) -> None:  # noqa: A002 - Textual's name

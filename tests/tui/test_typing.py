@@ -4,6 +4,7 @@ from typing import cast
 
 from textual import events
 from textual.pilot import Pilot
+from textual.widgets import Input
 
 from kasmon.host.wire import Keys
 from kasmon.model.command import Mode
@@ -12,7 +13,7 @@ from kasmon.tui.app import Kasmon
 from kasmon.tui.dialogs import Line
 from kasmon.tui.prompt import PromptBox, TextBox
 from tests.fleets import asking, fleet, idle, working
-from tests.scenes import kasmon, settled
+from tests.scenes import armed, kasmon, settled
 from tests.talks import MAKE, long_talk
 from tests.tui.worlds import StillWorld
 from tests.waiting import auntil
@@ -150,3 +151,38 @@ async def test_words_to_search_for_and_what_follows_them_come_at_once() -> None:
         await at_once(pilot, f"/nowhere{ESC}")
         assert story.screen_of_events.search is None
         assert not story.find_bar.has_class("-shown")
+
+
+async def test_what_follows_tab_in_a_dialog_is_the_next_fields() -> None:
+    app = kasmon(fleet(idle("web")))
+    async with app.run_test(size=(120, 40)) as pilot:
+        await settled(pilot)
+        await at_once(pilot, f"nfix{TAB}{TAB}{TAB}{HOME}x")
+        await auntil(
+            lambda: app.screen.query("#folder") and app.screen.query_one("#folder", Line).value.startswith("x")
+        )
+
+        assert "fix" == app.screen.query_one("#name", Line).value
+
+
+async def test_what_follows_backspace_in_a_dialog_stands_behind_what_it_left() -> None:
+    app = kasmon(fleet(idle("web")))
+    async with app.run_test(size=(120, 40)) as pilot:
+        await settled(pilot)
+        await at_once(pilot, f"nfixs{BACK}ed")
+        await auntil(lambda: app.screen.query("#name") and app.screen.query_one("#name", Line).value)
+
+        assert "fixed" == app.screen.query_one("#name", Line).value
+
+
+async def test_what_follows_backspace_in_a_reason_stands_behind_what_it_left() -> None:
+    app = kasmon(fleet(asking("fix-auth")))
+    async with app.run_test(size=(120, 40)) as pilot:
+        await settled(pilot)
+        await pilot.press("i")
+        await armed(pilot)
+        await pilot.press("d")
+        await at_once(pilot, f"not{BACK}w")
+        await auntil(lambda: app.screen.query_one("#card-reason", Input).value)
+
+        assert "now" == app.screen.query_one("#card-reason", Input).value
