@@ -51,7 +51,7 @@ S = SessionId("abcdefgh")
         (("/bin/sh",), set()),
         ((), set()),
     ],
-    ids=str,
+    ids=lambda value: " ".join(sorted(value) if isinstance(value, set) else value),
 )
 def test_an_agent_gets_what_every_agent_gets_and_its_own_keys_but_no_others(
     argv: tuple[str, ...], keys: set[str]
