@@ -9,6 +9,7 @@ import contextlib
 import os
 import signal as signals
 from collections.abc import AsyncIterator, Mapping, Sequence
+from secrets import token_hex
 from typing import Final
 
 from kasmon.backends.family import MARK, Family
@@ -59,16 +60,16 @@ class Child:
     async def start(
         cls, argv: Sequence[str], *, workdir: str, environment: Mapping[str, str], secrets: Sequence[str] = ()
     ) -> "Child":
-        """Run *argv* in *workdir* with exactly *environment*.
+        """Run *argv* in *workdir* with *environment* and a `MARK`, by which what it starts is known.
 
         Args:
-            environment: what it starts is known by the `MARK` in there, where there is one.
             secrets: values that its last words must not show.
 
         Raises:
             LaunchError: if it cannot be started; the message names what is missing.
         """
         loop = asyncio.get_running_loop()
+        mark = token_hex(16)
         try:
             transport, pipes = await loop.subprocess_exec(
                 lambda: _Pipes(BLOCK_BYTES, loop),
@@ -77,13 +78,13 @@ class Child:
                 stdout=asyncio.subprocess.PIPE,
                 stderr=asyncio.subprocess.PIPE,
                 cwd=workdir,
-                env=dict(environment),
+                env={**environment, MARK: mark},
                 start_new_session=True,
             )
         except (OSError, ValueError) as error:
             raise await asyncio.to_thread(_not_started, argv[0], workdir, error) from error
         try:
-            family = await asyncio.to_thread(Family, transport.get_pid(), environment.get(MARK, ""))
+            family = await asyncio.to_thread(Family, transport.get_pid(), mark)
         except BaseException:  # nobody would end it
             transport.close()
             raise

@@ -16,8 +16,8 @@ from typing import Final
 
 import psutil
 
-MARK: Final = "KASMON_SESSION"
-"""The variable by which what an agent starts is known: its value is the session's id."""
+MARK: Final = "KASMON_RUN"
+"""The variable by which what an agent starts is known: its value is another one at each start, everywhere."""
 END_S: Final = 1.0
 """How long they may take to end, in seconds."""
 ROUNDS: Final = 5
@@ -26,15 +26,14 @@ HAS_PROC: Final = Path("/proc/self/environ").exists()
 
 
 class Family:
-    """All that descends from the process *pid*, or carries *mark*, an id; without one only what descends from it."""
+    """All that descends from the process *pid*, or carries *mark*."""
 
-    def __init__(self, pid: int, mark: str = "") -> None:
+    def __init__(self, pid: int, mark: str) -> None:
         self.known: Sequence[psutil.Process] = ()
         """The descendants, as last seen."""
         self._pid = pid
         self._mark = mark
         self._daemons: frozenset[psutil.Process] = frozenset()
-        self._since = _started_at(pid)
 
     def look(self) -> None:
         """See who they are; blocks for some milliseconds. Nothing changes once the agent has ended."""
@@ -69,11 +68,9 @@ class Family:
                 time.sleep(0.005)
 
     def _marked(self) -> Iterator[psutil.Process]:
-        """Who carries the mark of this agent, and not that of one before it; the agent itself left out."""
-        if not self._mark or self._since is None:
-            return
+        """Who carries the mark; the agent itself left out."""
         for pid in psutil.pids():
-            if pid != self._pid and _carries(pid, self._mark) and (_started_at(pid) or 0) >= self._since:
+            if pid != self._pid and _carries(pid, self._mark):
                 with contextlib.suppress(psutil.Error):
                     yield psutil.Process(pid)
 
@@ -90,16 +87,6 @@ def _carries(pid: int, mark: str) -> bool:
         return psutil.Process(pid).environ().get(MARK) == mark
     except (psutil.Error, OSError):
         return False
-
-
-def _started_at(pid: int) -> float | None:
-    """When process *pid* started, on a clock that only compares with itself; psutil's own may jump by a second."""
-    try:
-        if HAS_PROC:
-            return float(Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()[19])
-        return psutil.Process(pid).create_time()
-    except (psutil.Error, OSError, IndexError):
-        return None
 
 
 def _descendants(process: psutil.Process) -> list[psutil.Process]:

@@ -4,7 +4,6 @@ import asyncio
 import os
 import signal
 import sys
-import time
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
@@ -14,7 +13,6 @@ import pytest
 
 from kasmon.backends import child as room
 from kasmon.backends.child import KEPT_BYTES, LINE_BYTES, Child
-from kasmon.backends.family import MARK
 from kasmon.errors import LaunchError, SessionEndedError
 from tests.waiting import auntil
 
@@ -29,6 +27,8 @@ if not os.fork():
 os.wait()
 """
 """Leaves a process behind that has left its family and holds its pipes open, and says its id."""
+UNMARKED = DAEMON.replace("time.sleep(600)", 'os.execve("/bin/sleep", ["sleep", "600"], {})')
+"""Likewise; and what it leaves behind has shed its environment."""
 APART = """
 import subprocess, time
 print(subprocess.Popen(["sleep", "600"], start_new_session=True).pid, flush=True)
@@ -42,7 +42,6 @@ for _ in range(1000):
     print(subprocess.Popen(["sleep", "600"], start_new_session=True).pid, flush=True)
     time.sleep(0.002)
 """
-MARKED = {MARK: "kasmon-x1"}
 SECRET = "s3cr3t-of-nobody-0123456789"
 
 
@@ -143,7 +142,7 @@ while True:
     ) -> None:
         """A daemon that left the family keeps its stdout open for ever."""
         monkeypatch.setattr(room, "REST_S", 0.1)
-        async with started(DAEMON) as child:
+        async with started(UNMARKED) as child:
             (line,) = await heard(child)
             await child.wait()
 
@@ -153,7 +152,7 @@ while True:
 
     async def test_likewise_when_it_is_heard_only_after_its_end(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(room, "REST_S", 0.1)
-        async with started(DAEMON) as child:
+        async with started(UNMARKED) as child:
             await child.wait()
             (line,) = await heard(child)
 
@@ -218,10 +217,12 @@ class TestStart:
         with pytest.raises(LaunchError, match="null byte"):
             await Child.start((sys.executable, "a\0b"), workdir="/tmp", environment={})
 
-    async def test_it_has_the_environment_it_is_given_and_nothing_else(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def test_it_has_the_environment_it_is_given_and_its_mark_and_nothing_else(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         monkeypatch.setenv("ANOTHER_AGENTS_KEY", "x")
         async with started("import os; print(sorted(os.environ))", variables={"MINE": "1"}) as child:
-            assert b"['LC_ALL', 'MINE', 'PATH']" == await first(child)
+            assert b"['KASMON_RUN', 'LC_ALL', 'MINE', 'PATH']" == await first(child)
 
     async def test_it_leads_a_session_of_its_own(self) -> None:
         async with started("import os; print(os.getsid(0), os.getpgrp(), flush=True); input()") as child:
@@ -328,7 +329,7 @@ time.sleep(600)
     ) -> None:
         """No look has seen it, and nobody is its parent any more: it is known by its mark."""
         monkeypatch.setattr(room, "LOOK_S", 600.0)
-        async with started(code, variables=MARKED) as child:
+        async with started(code) as child:
             late = int(await first(child))
             os.kill(child.pid, signal.SIGKILL)
             await child.wait()
@@ -343,7 +344,7 @@ time.sleep(600)
         code = (
             f"import subprocess as s, sys, time\ns.Popen([sys.executable, '-S', '-c', {BREEDING!r}])\ntime.sleep(600)"
         )
-        async with started(code, variables=MARKED) as child:
+        async with started(code) as child:
             lines = child.lines()
             young = [int(await anext(lines)) for _ in range(3)]
             os.kill(child.pid, signal.SIGKILL)
@@ -352,31 +353,24 @@ time.sleep(600)
 
             assert [] == [pid for pid in young if is_alive(pid)]
 
-    async def test_what_carries_the_mark_of_another_session_or_of_a_process_before_is_left_alone(
+    async def test_what_another_start_of_the_same_session_began_is_left_alone(
         self, monkeypatch: pytest.MonkeyPatch
     ) -> None:
+        """A session of another kasmon may even have the same id."""
         monkeypatch.setattr(room, "LOOK_S", 600.0)
-        before = await asyncio.create_subprocess_exec("sleep", "600", env={**os.environ, **MARKED})
-        began = time.monotonic()
-        await auntil(lambda: time.monotonic() > began + 0.03)  # the system's own clock ticks by 10 ms
-        async with started(APART, variables=MARKED) as child:
+        same = {"KASMON_SESSION": "kasmonx1"}
+        async with started(APART, variables=same) as other, started(APART, variables=same) as child:
+            theirs = int(await first(other))
             await first(child)
-            other = await asyncio.create_subprocess_exec("sleep", "600", env={**os.environ, MARK: "kasmon-x2"})
             os.kill(child.pid, signal.SIGKILL)
             await child.wait()
 
-            assert (True, True) == (is_alive(before.pid), is_alive(other.pid))
-        for process in (before, other):
-            process.kill()
-            await process.wait()
+            assert (True, True) == (other.is_running, is_alive(theirs))
 
-    @pytest.mark.parametrize("variables", [{}, {MARK: "kasmon-x1"}], ids=["unmarked", "marked"])
-    async def test_what_left_the_family_while_it_lived_is_left_alone(
-        self, variables: dict[str, str], monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    async def test_what_left_the_family_while_it_lived_is_left_alone(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """A daemon that an agent started on purpose is not ours to end."""
         monkeypatch.setattr(room, "REST_S", 0.1)
-        async with started(DAEMON + "print('left', flush=True); time.sleep(600)", variables=variables) as child:
+        async with started(DAEMON + "print('left', flush=True); time.sleep(600)") as child:
             lines = child.lines()
             daemon = int(await anext(lines))
             assert b"left" == await anext(lines)
