@@ -1,5 +1,7 @@
 """Open the dashboard on this terminal."""
 
+import sys
+
 from kasmon.paths import Places
 from kasmon.tui.app import Kasmon
 from kasmon.tui.driver import TapDriver
@@ -20,4 +22,6 @@ def run(places: Places, *, agents_go_on: bool = True) -> int:
         app.run()
     finally:
         world.close()
+        if app.crash:
+            sys.stderr.write(f"kasmon: {app.crash}\n")
     return app.return_code or 0
