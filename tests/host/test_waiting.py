@@ -56,7 +56,7 @@ async def test_what_nobody_has_the_words_of_is_refused_and_never_sent_with_a_mar
     (await asyncio.to_thread(left_behind, house, f"use {SECRET}")).unlink()
 
     async with house.hosting(puppet, house.wanted()):
-        await auntil(lambda: house.session().exists)
+        await auntil(lambda: house.session().exists and not house.session().queue)
         assert "submitted" == await prompt(await house.linked(), "another", when="idle")
 
     assert ["another"] == puppet.prompts
@@ -97,7 +97,7 @@ async def test_a_prompt_that_is_changed_while_it_waits_keeps_its_secret(house: H
 
 async def test_a_mark_that_a_person_writes_reaches_the_agent_as_it_is(house: House, puppet: Puppet) -> None:
     async with house.hosting(puppet):
-        await auntil(lambda: house.session().exists)
+        await auntil(lambda: house.session().exists and not house.session().queue)
         assert "submitted" == await prompt(await house.linked(), f"what is {MARK}?", when="idle")
 
     assert [f"what is {MARK}?"] == puppet.prompts

@@ -86,6 +86,8 @@ WRITERS: Final = frozenset(
         ("kasmon/store/rules.py", "_locked"),  # a lock, 0600
         ("kasmon/store/index.py", "_opened"),  # 0600, a cache
         ("kasmon/host/alive.py", "take"),  # a lock, 0600
+        ("kasmon/emit.py", "_append"),  # a hook's note, 0600, one line under flock
+        ("kasmon/backends/tmux/hooks.py", "_emptied"),  # the notes, once all of them were read
         ("kasmon/host/own_log.py", "opened"),  # what a host or the dashboard prints for itself, 0600
         ("kasmon/config/edit.py", "_replace"),  # a person's own file, with its mode and through its link
         ("kasmon/tmux/daemon.py", "_turn"),  # a lock, 0600
@@ -155,7 +157,7 @@ def of_inputs(tree: ast.Module) -> set[ast.AST]:
     inputs = [
         node
         for node in ast.walk(tree)
-        if isinstance(node, ast.ClassDef) and any(ast.unparse(base) == "Input" for base in node.bases)
+        if isinstance(node, ast.ClassDef) and any(ast.unparse(base) in ("Input", "LineBox") for base in node.bases)
     ]
     return {node for each in inputs for node in ast.walk(each)}
 
