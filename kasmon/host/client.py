@@ -9,7 +9,7 @@ from kasmon.host.alive import lock_holder
 from kasmon.host.book import advanced, begun, wanted
 from kasmon.host.link import HostLink
 from kasmon.host.spawn import last_words, spawn
-from kasmon.model.command import Mode
+from kasmon.model.command import Launch, Mode
 from kasmon.model.permission import SessionId
 from kasmon.model.session import Session
 from kasmon.model.state import SessionState
@@ -26,12 +26,19 @@ LONGEST_PAUSE_S = 0.1
 
 
 async def link(
-    places: Places, session: SessionId, mode: Mode, *, start: bool = False, limit_s: float = REACH_S
+    places: Places,
+    session: SessionId,
+    mode: Mode,
+    *,
+    start: bool = False,
+    only_looks: bool = False,
+    limit_s: float = REACH_S,
 ) -> HostLink:
     """An open link to the host that talks to *session*'s agent.
 
     The shared tmux host is started if it is not there. A structured session's host is started only where that cannot
-    start an agent by accident: when *start* says so, or when its `launch.json` wants a generation that never began.
+    start an agent by accident: when *start* says so, or when its `launch.json` wants a generation that was never tried.
+    With *only_looks* it never is.
 
     Raises:
         SessionEndedError: if the agent has ended, and *start* was not given; or if it ended as soon as it was started.
@@ -44,7 +51,7 @@ async def link(
         RefusedError: if it speaks another version.
     """
     deadline = time.monotonic() + limit_s
-    search = _Search(places, "tmux") if mode is Mode.TMUX else _SessionSearch(places, session, start)
+    search = _Search(places, "tmux") if mode is Mode.TMUX else _SessionSearch(places, session, start, only_looks)
     try:
         return await search.run(deadline)
     except OSError as error:
@@ -109,8 +116,9 @@ class _Search:
 class _SessionSearch(_Search):
     """The way to a structured session's host, whose start is its agent's start."""
 
-    def __init__(self, places: Places, session: SessionId, start: bool) -> None:
+    def __init__(self, places: Places, session: SessionId, start: bool, only_looks: bool) -> None:
         super().__init__(places, session)
+        self.only_looks = only_looks
         self.session = session
         self.start = start
         self.socket = places.socket(session)
@@ -151,12 +159,23 @@ class _SessionSearch(_Search):
             if now.generation == before.generation and now.end_why:
                 raise LaunchError(now.end_why)
             raise SessionEndedError(session)
-        launch = await asyncio.to_thread(wanted, self.places, session)
-        if self.start or launch.generation > now.generation:
+        launch, wanted_at = await asyncio.to_thread(_wanted, self.places, session)
+        was_tried = now.state is SessionState.ENDED and now.since >= wanted_at
+        if self.start or (launch.generation > now.generation and not was_tried and not self.only_looks):
             return
         if now.state is SessionState.ENDED:
             raise SessionEndedError(session)
         raise HostUnreachableError(session, "it is gone, and the agent with it; `kasmon restart` starts both again")
+
+
+def _wanted(places: Places, session: SessionId) -> tuple[Launch, float]:
+    """How the session is to be started, and since when, in seconds since the epoch.
+
+    Raises:
+        LaunchError: if nothing says how to.
+    """
+    launch = wanted(places, session)
+    return launch, places.launch(session).stat().st_mtime
 
 
 def _told(error: OSError) -> str:

@@ -89,7 +89,7 @@ async def _listen(places: Places, session: SessionId, told: Callable[[Heard], No
 
     while True:
         with contextlib.suppress(KasmonError):
-            reached = await link(places, session, Mode.SDK)
+            reached = await link(places, session, Mode.SDK, only_looks=True)
             gone = asyncio.Event()
             reached.on_push, reached.on_close = push, gone.set
             try:

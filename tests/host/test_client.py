@@ -184,6 +184,27 @@ async def test_what_could_not_be_started_is_told_to_who_wanted_it(house: House, 
         await reach()
 
 
+async def test_what_could_not_be_started_is_not_tried_again_by_who_comes_later(house: House, reach: Reach) -> None:
+    house.wants(backend="no-such-backend")
+    with contextlib.suppress(LaunchError):
+        await reach()
+    await auntil(lambda: house.only(SessionEnded))
+    await until_gone(house)
+    for more in ({}, {"only_looks": True}):
+        with pytest.raises(SessionEndedError):
+            await reach(**more)
+
+    assert 1 == len(house.only(SessionEnded))
+
+
+async def test_who_only_looks_starts_nothing(house: House, reach: Reach) -> None:
+    house.wants()
+    with pytest.raises(HostUnreachableError):
+        await reach(only_looks=True)
+
+    assert house.pid() is None
+
+
 async def test_an_agent_that_ends_at_once_is_not_started_again(house: House, reach: Reach) -> None:
     """It was started, and is over, before anybody could reach it."""
     house.wants(prompt="crash 3")
