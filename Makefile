@@ -38,7 +38,7 @@ PYTHON_WITH = python_with() { \
 	return 1; \
 	}
 
-.PHONY: run test agents test-agents test-sandboxes check bench screenshots lock tmux clean
+.PHONY: run test agents test-agents test-sandboxes check bench confusion record-screens screenshots lock tmux clean
 .NOTPARALLEL:
 
 run: $(READY) tmux
@@ -56,6 +56,14 @@ test-agents: $(READY) tmux $(if $(KASMON_AGENT_BIN_DIR),,agents)
 	KASMON_REQUIRE_AGENTS="$${KASMON_REQUIRE_AGENTS-claude,codex}" $(PYTHON) -m pytest -m agents tests/agents
 
 agents: $(AGENTS_READY)
+
+# Drives the pinned agents against the model server through their states, and writes their screens beside the old ones.
+record-screens: $(READY) tmux agents
+	$(PYTHON) -m tests.screens.record
+
+# Which state each recorded screen is read as; fails where one is wrong and sure.
+confusion: $(READY)
+	@$(PYTHON) -m tests.screens.matrix
 
 test-sandboxes: $(READY) tmux
 	@if [ -d tests/sandbox ]; then $(PYTHON) -m pytest -m sandboxes; \

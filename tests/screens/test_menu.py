@@ -32,14 +32,45 @@ def test_a_permission_has_a_key_for_each_answer() -> None:
 
 
 def test_the_keys_are_read_from_the_menu_that_stands_there() -> None:
-    found = seen(MENU.replace("1. Yes", "4. Yes").replace("3. No", "1. No").replace("4. Yes", "3. Yes"))
+    found = seen(MENU.replace("1. Yes\n", "1. No\n").replace("3. No", "3. Yes"))
 
     assert found is not None
     assert ("3", "1") == (found.keys[Decision.ALLOW], found.keys[Decision.DENY])
 
 
+@pytest.mark.parametrize("numbers", [("4", "2", "1"), ("2", "3", "4"), ("1", "3", "4"), ("1", "1", "2")])
+def test_choices_that_are_not_numbered_in_order_are_no_menu(numbers: tuple[str, str, str]) -> None:
+    """A label that goes on in the next row may look like a choice."""
+    text = MENU
+    for before, after in zip(("1. Yes\n", "2. Yes,", "3. No"), numbers, strict=True):
+        text = text.replace(before, f"{after}{before[1:]}")
+
+    assert seen(text) is None
+
+
+def test_what_two_labels_claim_has_no_key() -> None:
+    found = seen(MENU.replace("3. No", "3. Yes").replace("❯ 1", "  1").replace("  2", "❯ 2"))
+
+    assert found is not None
+    assert {Decision.ALWAYS} == set(found.keys)
+
+
+def test_a_label_that_nobody_knows_is_shown_and_never_pressed() -> None:
+    """The third choice was "No" and became "switch to auto mode" one version later."""
+    found = seen(MENU.replace("3. No", "3. Yes, and switch to auto mode\n  4. No"))
+
+    assert found is not None
+    assert {Decision.ALLOW: "1", Decision.ALWAYS: "2", Decision.DENY: "4"} == found.keys
+    assert (None, "Yes, and switch to auto mode") == (found.choices[2].decision, found.choices[2].label)
+
+
+def test_while_the_mark_stands_on_what_nobody_knows_there_is_no_key() -> None:
+    """Somebody may be writing into that choice, and a digit would be text."""
+    assert seen(MENU.replace("1. Yes\n", "1. Yes, and use tabs\n")) is None
+
+
 def test_always_is_offered_only_where_the_menu_offers_it() -> None:
-    found = seen("\n".join(line for line in MENU.split("\n") if "don't ask again" not in line))
+    found = seen("\n".join(line for line in MENU.replace("3. No", "2. No").split("\n") if "don't" not in line))
 
     assert found is not None
     assert {Decision.ALLOW, Decision.DENY} == set(found.keys)
@@ -53,14 +84,23 @@ def test_a_label_may_go_on_in_the_next_row() -> None:
 
 
 @pytest.mark.parametrize(
-    ("old", "new"), [("git push", "git pull"), ("1. Yes", "1. Yes, please"), ("❯ 1", "  1"), ("3. No", "3. No")]
+    ("old", "new"), [("git push", "git pull"), ("Bash git", "Edit git"), ("3. No", "3. Yes, but"), ("git push", "")]
 )
 def test_another_text_is_another_menu(old: str, new: str) -> None:
     before, after = seen(MENU), seen(MENU.replace(old, new))
 
     assert before is not None
-    same = old == new or "❯" in old  # where the mark stands is no part of what is asked
-    assert same == (after is not None and after.digest == before.digest)
+    assert after is not None
+    assert before.digest != after.digest
+
+
+def test_where_the_mark_stands_is_no_part_of_what_is_asked() -> None:
+    before, after = seen(MENU), seen(MENU.replace("❯ 1", "  1").replace("  3", "❯ 3"))
+
+    assert before is not None
+    assert after is not None
+    assert before.digest == after.digest
+    assert (0, 2) == (before.marked, after.marked)
 
 
 @pytest.mark.parametrize(
@@ -73,6 +113,9 @@ def test_another_text_is_another_menu(old: str, new: str) -> None:
         "Do you want to proceed?\n\n❯ 1. Yes",
         "❯ 1. Yes\n  2. No",
         "Do you want to proceed?\n❯ 1. Perhaps",
+        MENU.replace("❯ 1", "  1"),
+        MENU.replace("  2", "❯ 2"),
+        MENU.replace("\nEnter sends · Esc interrupts", ""),
     ],
 )
 def test_what_only_looks_like_one_is_none(text: str) -> None:

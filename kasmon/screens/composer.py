@@ -1,0 +1,129 @@
+"""The place where a person types: whether it is there, and what stands in it that somebody typed. Pure.
+
+Agents also write there themselves: hints ("Ask Codex to do anything"), suggestions, the rest of a command. That is
+drawn faint and is no draft. What cannot be told is a draft: nobody's words are ever typed over or sent.
+"""
+
+import re
+from collections.abc import Iterator
+from typing import Final
+
+import msgspec
+
+from kasmon.screens.rules import ComposerRule
+from kasmon.screens.shot import Row, ScreenShot
+
+MOST_ROWS: Final = 60
+"""A box is not higher."""
+
+
+class Composer(msgspec.Struct, frozen=True, kw_only=True):
+    """A place to type, as it stands there."""
+
+    first_row: int
+    last_row: int
+    draft: str = ""
+    """What somebody typed, a line for each row; where a long line was wrapped cannot be told."""
+    ghost: str = ""
+    """What the agent wrote there itself."""
+
+    @property
+    def rows(self) -> range:
+        return range(self.first_row, self.last_row + 1)
+
+
+def composer(shot: ScreenShot, rule: ComposerRule | None) -> Composer | None:
+    """The place to type on *shot*; None if there is none that the rule knows."""
+    if rule is None:
+        return None
+    box = _above_landmark(shot, rule) if rule.bottom else _around_cursor(shot, rule)
+    if box is None or not _has_cursor(shot, rule, box):
+        return None
+    drafts, ghosts = list[str](), list[str]()
+    for at, match in _matches(shot, rule, box):
+        if match is None:
+            return None
+        draft, ghost = _told_apart(shot.rows[at], match, rule)
+        drafts.append(draft)
+        ghosts.append(ghost)
+    if not drafts:
+        return None
+    return Composer(
+        first_row=box.start,
+        last_row=box.stop - 1,
+        draft="\n".join(drafts).strip(),
+        ghost="\n".join(ghosts).strip(),
+    )
+
+
+def _has_cursor(shot: ScreenShot, rule: ComposerRule, box: range) -> bool:
+    if not rule.cursor or shot.cursor is None:
+        return True
+    return shot.cursor_row in box and (rule.cursor == "inside" or shot.cursor_visible)
+
+
+def _around_cursor(shot: ScreenShot, rule: ComposerRule) -> range | None:
+    """From the nearest first row at or above the cursor to the last row that goes on with it."""
+    at, end = shot.cursor_row, shot.end
+    if shot.cursor is None and rule.foot:
+        foot, first = re.compile(rule.foot), re.compile(rule.first)
+        if not any(foot.search(row.seen) for row in shot.rows[:end]):
+            return None
+        at = next((row for row in reversed(range(end)) if first.search(shot.rows[row].seen)), None)
+    if at is None:
+        return None
+    start = _first_row(shot, rule, at + 1) if rule.more else at
+    if start is None:
+        return None
+    more = re.compile(rule.more)
+    stop = at + 1
+    while rule.more and stop < end and shot.rows[stop].text and more.search(shot.rows[stop].seen):
+        stop += 1
+    return range(start, stop)
+
+
+def _above_landmark(shot: ScreenShot, rule: ComposerRule) -> range | None:
+    """The rows right above the lowest landmark."""
+    bottom, foot = re.compile(rule.bottom), re.compile(rule.foot)
+    under = next((at for at in reversed(range(shot.end)) if bottom.search(shot.rows[at].seen)), None)
+    if under is None:
+        return None
+    if rule.foot and not any(foot.search(row.seen) for row in shot.rows[under : shot.end]):
+        return None
+    if not rule.top:
+        start = _first_row(shot, rule, under)
+    else:
+        top = re.compile(rule.top)
+        above = range(under - 1, max(-1, under - MOST_ROWS), -1)
+        start = next((at + 1 for at in above if top.search(shot.rows[at].seen)), None)
+    return None if start is None or start == under else range(start, under)
+
+
+def _first_row(shot: ScreenShot, rule: ComposerRule, end: int) -> int | None:
+    """The nearest first row above *end*."""
+    first = re.compile(rule.first)
+    return next((at for at in range(end - 1, max(-1, end - MOST_ROWS), -1) if first.search(shot.rows[at].seen)), None)
+
+
+def _matches(shot: ScreenShot, rule: ComposerRule, box: range) -> Iterator[tuple[int, re.Match[str] | None]]:
+    """Each row of *box* that holds text of a person, with what was found there; None where it is no row of a box."""
+    first, more = re.compile(rule.first), re.compile(rule.more)
+    for at in box[: len(box) - rule.skip_last]:
+        text = shot.rows[at].seen
+        match = first.search(text) if at == box.start or not rule.more else more.search(text)
+        if match is not None or text.strip():
+            yield at, match
+
+
+def _told_apart(row: Row, match: re.Match[str], rule: ComposerRule) -> tuple[str, str]:
+    """What somebody typed in *row*, and what the agent wrote there."""
+    start, end = match.span("draft") if "draft" in match.re.groupindex else (-1, -1)
+    if start < 0:
+        return "", ""
+    text = row.text[start:end]
+    if not rule.looks_faint or not text.strip():
+        return text.rstrip(), ""
+    solid = [at for at in range(start, end) if not text[at - start].isspace() and not row.look_at(at).faint]
+    only_the_cursor = solid == [start] and row.look_at(start).reverse and len(text.strip()) > 1
+    typed = 0 if only_the_cursor or not solid else solid[-1] + 1 - start
+    return text[:typed].rstrip(), text[typed:].strip()

@@ -1,0 +1,108 @@
+"""What is wrong with a screen's file though every value has the right type: names, states, areas, patterns. Pure."""
+
+import re
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from kasmon.screens.pattern import PatternError, compiled
+from kasmon.screens.region import AREA
+from kasmon.screens.rules import AREAS, UNCLEAR, WORDS, Find, Rule, ScreenFile
+from kasmon.screens.version import range_of
+
+PROGRAM: Final = re.compile(r"[a-z0-9][a-z0-9._-]{0,39}")
+
+Place = tuple[str | int, ...]
+"""Where something stands: `("rule", 2, "state")`, counted from 0."""
+Fault = tuple[Place, str, Sequence[str]]
+"""Where something is wrong, why, and what is allowed there."""
+
+
+def faults(file: ScreenFile) -> Iterator[Fault]:
+    """All that is wrong with *file*, in no order."""
+    for key, names in (("program", (file.program,)), ("also", file.also)):
+        if bad := next((name for name in names if not PROGRAM.fullmatch(name)), None):
+            yield (key,), f"{bad!r} is no program's name", ()
+    try:
+        range_of(file.versions)
+    except ValueError as error:
+        yield ("versions",), str(error), ()
+    for kind in ("region", "rule", "menu"):
+        taken = [node.name for node in getattr(file, kind)]
+        for at, name in enumerate(taken):
+            if name in taken[:at]:
+                yield (kind, at, "name"), f"there is another {kind} {name!r}", ()
+    regions = {region.name for region in file.region}
+    for path, state in _states(file):
+        words = state.split("|")
+        if state != UNCLEAR and (not all(word in WORDS for word in words) or len(words) != len(set(words))):
+            yield path, f"{state!r} is no state", (*WORDS, UNCLEAR)
+    for path, area in _areas(file):
+        if area not in regions and not AREA.fullmatch(area):
+            yield path, f"there is no region {area!r}", (*AREAS, *sorted(regions))
+    for at, rule in enumerate(file.rule):
+        if rule.menu and rule.menu not in {menu.name for menu in file.menu}:
+            yield ("rule", at, "menu"), f"there is no menu {rule.menu!r}", sorted(menu.name for menu in file.menu)
+    yield from _bad_patterns(file)
+
+
+def _states(file: ScreenFile) -> Iterator[tuple[Place, str]]:
+    for kind in ("rule", "title"):
+        for at, node in enumerate(getattr(file, kind)):
+            yield (kind, at, "state"), node.state
+
+
+def _areas(file: ScreenFile) -> Iterator[tuple[Place, str]]:
+    for at, rule in enumerate(file.rule):
+        yield ("rule", at, "in"), rule.area
+        for key, found in _founds(rule):
+            if isinstance(found, Find) and found.area:
+                yield ("rule", at, key), found.area
+    for at, menu in enumerate(file.menu):
+        yield ("menu", at, "in"), menu.area
+
+
+def _founds(rule: Rule) -> Iterator[tuple[str, str | Find]]:
+    for key in ("all", "any", "none"):
+        for found in getattr(rule, key):
+            yield key, found
+    for key in ("text", "notice", "until"):
+        if (found := getattr(rule, key)) is not None:
+            yield key, found
+
+
+def patterns(file: ScreenFile) -> Iterator[tuple[Place, str, tuple[str, ...]]]:
+    """Every pattern: where it stands, and the groups that it must have."""
+    for at, region in enumerate(file.region):
+        for key, source in (("below", region.below), ("from", region.start), ("above", region.above)):
+            yield ("region", at, key), source, ()
+    for at, rule in enumerate(file.rule):
+        for key, found in _founds(rule):
+            groups = ("until",) if key == "until" else ("text",) if key in ("text", "notice") else ()
+            yield ("rule", at, key), found.match if isinstance(found, Find) else found, groups
+    for at, title in enumerate(file.title):
+        yield ("title", at, "match"), title.match, ()
+    for at, menu in enumerate(file.menu):
+        yield ("menu", at, "question"), menu.question, ()
+        yield ("menu", at, "choice"), menu.choice, ("label",)
+        if menu.key:
+            yield ("menu", at, "key"), menu.key, ("key",)
+        for key in ("more", "foot", "last", "free", "deaf", "cut"):
+            yield ("menu", at, key), getattr(menu, key), ()
+        for source in menu.answers.values():
+            yield ("menu", at, "answers"), source, ()
+    if box := file.composer:
+        yield ("composer", "first"), box.first, ("draft",)
+        for key in ("more", "bottom", "top", "foot"):
+            yield ("composer", key), getattr(box, key), ()
+
+
+def _bad_patterns(file: ScreenFile) -> Iterator[Fault]:
+    for path, source, groups in patterns(file):
+        try:
+            pattern = compiled(source)
+        except PatternError as error:
+            yield path, f"{source!r} cannot be used: {error}", ()
+            continue
+        for group in groups:
+            if group not in pattern.groupindex:
+                yield path, f"{source!r} has no group (?P<{group}>...)", ()

@@ -1,0 +1,146 @@
+"""The parts of a screen that rules name: rows from one to another, found by landmarks. Pure."""
+
+import re
+from functools import cached_property
+from typing import Final, NamedTuple
+
+from kasmon.screens.rules import Find, Found, RegionRule
+from kasmon.screens.shot import Row, ScreenShot
+
+AREA: Final = re.compile(
+    r"screen|top \d{1,3}|bottom \d{1,3}|block|block above composer|above composer(?: \d{1,3})?|composer|below composer"
+    r"|cursor|title"
+)
+
+
+LONGEST_JOINED: Final = 1000
+"""A pattern sees so many characters of joined rows."""
+
+
+class Place(NamedTuple):
+    """Where a pattern was found."""
+
+    row: int
+    """-1 in the title."""
+    match: re.Match[str]
+
+
+class Finder(NamedTuple):
+    """A pattern that is ready to be looked for."""
+
+    pattern: re.Pattern[str]
+    area: str
+    look: str = ""
+    joined: bool = False
+
+
+def finder(found: Found, area: str) -> Finder:
+    """*found*, looked for in *area* unless it says otherwise. The pattern was checked when its file was read."""
+    if isinstance(found, Find):
+        return Finder(re.compile(found.match), found.area or area, found.look, found.joined)
+    return Finder(re.compile(found), area)
+
+
+class Regions:
+    """The parts of one screen; each is looked for once, when somebody asks."""
+
+    def __init__(self, shot: ScreenShot, named: dict[str, RegionRule], composer: range | None) -> None:
+        """*composer* are the rows of the place to type."""
+        self.shot, self._named, self._composer = shot, named, composer
+        self._known: dict[str, range | None] = {}
+
+    def find(self, what: Finder) -> Place | None:
+        """The lowest place of *what*; None if it is not there, or the screen has no such part."""
+        if what.area == "title":
+            match = what.pattern.search(self.shot.title)
+            return Place(-1, match) if match else None
+        rows = self.rows(what.area)
+        if what.joined and rows:
+            text = " ".join(self.shot.rows[at].text.strip() for at in rows)[:LONGEST_JOINED]
+            match = what.pattern.search(text)
+            return Place(rows.start, match) if match else None
+        for at in reversed(rows or ()):
+            row = self.shot.rows[at]
+            match = what.pattern.search(row.seen)
+            if match and (not what.look or looks(row, match, what.look)):
+                return Place(at, match)
+        return None
+
+    def rows(self, area: str) -> range | None:
+        """The rows of *area*; None where the screen has no such part."""
+        if area not in self._known:
+            named = self._named.get(area)
+            self._known[area] = self._between(named) if named else self._built_in(area)
+        return self._known[area]
+
+    @cached_property
+    def end(self) -> int:
+        return self.shot.end
+
+    def _built_in(self, area: str) -> range | None:
+        words = area.split(" ")
+        count = int(words.pop()) if words[-1].isdigit() else None
+        match " ".join(words):
+            case "screen":
+                return range(self.end)
+            case "top":
+                return range(min(count or 0, self.end))
+            case "bottom":
+                return self._nearest(self.end, count)
+            case "block":
+                return self._block(self.end)
+            case "cursor":
+                at = self.shot.cursor_row if self.shot.cursor_visible and self.shot.is_cursor_at_end else None
+                return None if at is None else range(at, at + 1)
+        box = self._composer
+        if box is None:
+            return None
+        match " ".join(words):
+            case "block above composer":
+                return self._block(box.start)
+            case "above composer":
+                return self._nearest(box.start, count)
+            case "below composer":
+                return range(box.stop, max(box.stop, self.end))
+        return box
+
+    def _nearest(self, end: int, count: int | None) -> range:
+        """The rows above *end*, so many of which are not blank; all of them without a *count*."""
+        start, left = end, self.end if count is None else count
+        while start and left:
+            start -= 1
+            left -= bool(self.shot.rows[start].text)
+        return range(start, end)
+
+    def _block(self, end: int) -> range:
+        """The lowest rows above *end* with no blank one between them; a ruled line counts as blank."""
+        rows = self.shot.rows
+        while end and _is_blank(rows[end - 1]):
+            end -= 1
+        start = end
+        while start and not _is_blank(rows[start - 1]):
+            start -= 1
+        return range(start, end)
+
+    def _between(self, named: RegionRule) -> range | None:
+        start = 0
+        if landmark := named.below or named.start:
+            place = self.find(Finder(re.compile(landmark), "screen"))
+            if place is None:
+                return None
+            start = place.row if named.start else place.row + 1
+        if named.above:
+            pattern = re.compile(named.above)
+            for at in range(start + 1, self.end):
+                if pattern.search(self.shot.rows[at].seen):
+                    return range(start, at)
+        return range(start, max(start, self.end))
+
+
+def looks(row: Row, match: re.Match[str], look: str) -> bool:
+    """Whether all that was found looks like *look*."""
+    return all(getattr(seen, look) for seen in row.looks(*match.span()))
+
+
+def _is_blank(row: Row) -> bool:
+    return not row.text.strip(" \u00a0─━═▄▀▔▁╌")

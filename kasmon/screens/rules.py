@@ -1,0 +1,193 @@
+"""The schema of a screen's file: one TOML file says how the screens of one agent, in some versions, are read.
+
+    program = "claude"                      # the agent, by its program's name
+    versions = ">=2.1.295"                  # empty: all of them
+
+    [[region]]                              # a part of the screen with a name; `AREAS` have one already
+    name = "dialog"
+    below = '^─{10}'                        # from under the lowest row in which this is found
+
+    [[rule]]                                # the rule with the highest priority that holds says the state
+    name = "permission"
+    priority = 50
+    state = "asking"                        # `a|b` where the screen cannot tell; `unclear` where it says nothing
+    asking = "permission"
+    in = "dialog"
+    all = ['^ Do you want to ', { in = "title", match = '^✳' }]
+    menu = "permission"                     # it holds only where this menu stands, whole
+
+    [[menu]]                                # what can be chosen, and which label means which answer
+    [composer]                              # where a person types
+    [[title]]                               # what the window's title says, a word of its own beside the screen's
+
+Patterns are those of `pattern`; each is looked for in one row at a time.
+"""
+
+from typing import Final, Literal, TypeAlias
+
+import msgspec
+
+from kasmon.model.permission import AskKind, Decision
+
+WORDS: Final = ("starting", "idle", "working", "asking", "limited")
+"""What a screen says; several with `|` between where it cannot tell."""
+UNCLEAR: Final = "unclear"
+"""What a screen says of which nothing is known."""
+AREAS: Final = (
+    "screen",
+    "top N",
+    "bottom N",
+    "block",
+    "block above composer",
+    "above composer",
+    "above composer N",
+    "composer",
+    "below composer",
+    "cursor",
+    "title",
+)
+"""The parts of a screen that have a name already. A block is the lowest run of rows without a blank or ruled one; where
+N rows are meant, blank ones do not count; `cursor` is the row at whose end the cursor stands, and can be seen."""
+
+
+class _Node(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """A table that knows all of its keys."""
+
+
+class Find(_Node, frozen=True):
+    """A pattern with the part of the screen in which it is looked for."""
+
+    match: str
+    area: str = msgspec.field(name="in", default="")
+    """One of `AREAS` or the name of a region; empty is that of its rule."""
+    look: Literal["", "bold", "faint", "reverse"] = ""
+    """What was found counts only where all of it looks like this."""
+    joined: bool = False
+    """Looked for in the rows joined by blanks, for what may be wrapped."""
+
+
+Found: TypeAlias = str | Find
+
+
+class RegionRule(_Node, frozen=True):
+    """A part of the screen: rows between two landmarks. Without a landmark of its own it begins at the top."""
+
+    name: str
+    below: str = ""
+    """It begins under the lowest row in which this is found; there is no such region where none is."""
+    start: str = msgspec.field(name="from", default="")
+    """Likewise, and that row belongs to it."""
+    above: str = ""
+    """It ends above the first row after that in which this is found; else it reaches to the last row."""
+
+
+class Rule(_Node, frozen=True):
+    """What a screen says where all conditions hold."""
+
+    name: str
+    state: str
+    priority: int = 0
+    asking: AskKind | None = None
+    area: str = msgspec.field(name="in", default="screen")
+    all: tuple[Found, ...] = ()
+    """Each of these is found."""
+    any: tuple[Found, ...] = ()
+    """At least one of these is found."""
+    none: tuple[Found, ...] = ()
+    """None of these is found."""
+    menu: str = ""
+    """The name of a menu that stands there."""
+    composer: Literal["", "there", "gone", "empty", "draft"] = ""
+    """Whether there is a place to type, and whether something stands in it."""
+    text: Found | None = None
+    """The group `text` is what is asked, or what went wrong."""
+    notice: Found | None = None
+    """The group `text` is what to say beside the state."""
+    until: Found | None = None
+    """The group `until` is when a limit ends, in words (`reset`)."""
+
+
+class TitleRule(_Node, frozen=True):
+    """What a window's title says."""
+
+    state: str
+    match: str
+    asking: AskKind | None = None
+
+
+class ComposerRule(_Node, frozen=True):
+    """Where a person types: a box of rows right above a landmark, or around the cursor."""
+
+    first: str
+    """Its first row; the group `draft` is what stands in it."""
+    more: str = ""
+    """Its other rows, likewise; empty: there are none."""
+    bottom: str = ""
+    """The row under it, the lowest one of this kind; empty: it lies around the cursor."""
+    top: str = ""
+    """The row above it; empty: it begins with the nearest row above that is a first row."""
+    foot: str = ""
+    """Must be found at or under `bottom`; without a `bottom` only where nobody knows the cursor."""
+    cursor: Literal["", "inside", "visible"] = ""
+    """Where the cursor must be, if that is known: in the box; or there, and visible."""
+    skip_last: int = 0
+    """So many of its lowest rows hold no text of a person."""
+    looks_faint: bool = True
+    """Whether text that nobody typed (hints, suggestions) is drawn faint."""
+
+
+class MenuRule(_Node, frozen=True):
+    """A list of choices, and what they mean."""
+
+    name: str
+    kind: AskKind
+    area: str = msgspec.field(name="in")
+    """The request: it is shown from the first row of this region to the last choice."""
+    question: str
+    """A row of the request, above the choices."""
+    choice: str
+    """A choice's first row: the groups `label`, where it has one `number`, and `mark` on the one that Enter would
+    take. Without numbers every choice stands in a row of its own."""
+    more: str = ""
+    """A row with which a choice goes on: the group `label`, or `note` where it only explains."""
+    gap: int | None = None
+    """How many rows may lie between the question and the first choice; empty: any."""
+    foot: str = ""
+    """Must be found under the choices: else the menu is not whole yet."""
+    last: str = ""
+    """What the label of the last choice looks like: else the menu is not whole yet."""
+    row: bool = False
+    """The choices stand beside each other in one row."""
+    ground: bool = False
+    """The choice that Enter would take has no `mark` but a ground of its own. In a row it always has."""
+    deaf: str = ""
+    """Where this is found under the choices, somebody writes into one of them."""
+    cut: str = ""
+    """Where this is found in the request, a part of it is not shown."""
+    key: str = ""
+    """Where the key stands in a label: the group `key`; all of this is then no part of the label."""
+    answers: dict[Decision, str] = {}
+    """What a choice's label looks like that means this; `choose` is for all that mean nothing else."""
+    free: str = ""
+    """What the label of a choice looks like that takes a person's own words."""
+    escape: Decision | None = None
+    """What Escape means."""
+    many: bool = False
+    """Several may be chosen."""
+    by_arrows: bool = False
+    """The number in front of a label is no key: the choice is moved to, and Enter takes it."""
+
+
+class ScreenFile(_Node, frozen=True):
+    """One agent's file."""
+
+    program: str
+    also: tuple[str, ...] = ()
+    """Other programs with the same screens."""
+    versions: str = ""
+    """The versions that it is for, such as `>=2.1.295, <3`; empty is all."""
+    region: tuple[RegionRule, ...] = ()
+    rule: tuple[Rule, ...] = ()
+    title: tuple[TitleRule, ...] = ()
+    menu: tuple[MenuRule, ...] = ()
+    composer: ComposerRule | None = None

@@ -1,0 +1,1 @@
+"""What a screen says: golden screens of real agents, and what no screen may do."""

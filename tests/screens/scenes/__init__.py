@@ -1,0 +1,1 @@
+"""What each agent is driven through, state by state, for its golden screens."""

@@ -1,0 +1,73 @@
+"""A screen's file is read strictly: what cannot be used is told with file, line, key and what is allowed."""
+
+import pytest
+
+from kasmon.errors import ConfigError
+from kasmon.screens.file import parse
+
+GOOD = """\
+program = "vim"
+
+[[rule]]
+name = "insert"
+state = "working"
+in = "bottom 1"
+all = ['^-- INSERT --']
+
+[[menu]]
+name = "swap"
+kind = "question"
+in = "screen"
+question = '^Swap file'
+choice = '(?P<label>Open|Quit)'
+row = true
+
+[menu.answers]
+allow = '^Open$'
+"""
+
+
+def test_a_file_needs_nothing_but_its_program() -> None:
+    assert "vim" == parse('program = "vim"').file.program
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "line", "key", "why", "allowed"),
+    [
+        ('program = "vim"', "", None, "", "missing required field `program`", ()),
+        ('"vim"', '"../vim"', 1, "program", "no program's name", ()),
+        ('"vim"', "7", 1, "program", "expected `str`, got `int`", ()),
+        ('"vim"', '"vim"\nversion = "1"', 2, "version", "there is no such key", ("also", "composer", "menu")),
+        ('"vim"', '"vim"\nversions = "9"', 2, "versions", "'9' is no bound", ()),
+        ('"working"', '"busy"', 5, "rule[0].state", "'busy' is no state", ("starting", "idle", "working")),
+        ('"working"', '"idle|idle"', 5, "rule[0].state", "is no state", ("unclear",)),
+        ('"bottom 1"', '"bottom"', 6, "rule[0].in", "there is no region 'bottom'", ("screen", "bottom N", "title")),
+        ("all =", "al =", 7, "rule[0].al", "there is no such key", ("all", "any", "in", "none")),
+        ("'^-- INSERT --'", "'(a+)+'", 7, "rule[0].all", "it repeats a group", ()),
+        ("'^-- INSERT --'", "{ in = 'box', match = 'x' }", 7, "rule[0].all", "there is no region 'box'", ()),
+        ("'^-- INSERT --'", "{ match = 'x', look = 'red' }", 7, "rule[0].all[0].look", "invalid enum value", ()),
+        ('"question"\n', '"riddle"\n', 11, "menu[0].kind", "invalid enum value", ("permission", "question")),
+        ("(?P<label>Open|Quit)", "Open|Quit", 14, "menu[0].choice", "has no group (?P<label>...)", ()),
+        ("allow =", "permit =", 17, "menu[0].answers", "invalid enum value", ()),
+        ("[[rule]]", "[[rule]", 3, "", "it is no TOML", ()),
+        ('"insert"\n', '"insert"\nmenu = "open"\n', 5, "rule[0].menu", "there is no menu 'open'", ("swap",)),
+        ("[[menu]]", '[[rule]]\nname = "insert"\nstate = "idle"\n[[menu]]', 10, "rule[1].name", "another rule", ()),
+    ],
+)
+def test_what_is_wrong_is_told_with_its_place(
+    old: str, new: str, line: int | None, key: str, why: str, allowed: tuple[str, ...]
+) -> None:
+    with pytest.raises(ConfigError) as caught:
+        parse(GOOD.replace(old, new, 1), "vim.toml")
+
+    error = caught.value
+    assert ("vim.toml", line, key) == (error.file, error.line, error.key)
+    assert why in error.why
+    assert set(allowed) <= set(error.allowed)
+
+
+def test_the_last_of_several_rules_is_found_by_its_line() -> None:
+    text = GOOD + '\n[[rule]]\nname = "other"\nstate = "idel"\n'
+
+    with pytest.raises(ConfigError, match=r"vim.toml:22 at 'rule\[1\].state'"):
+        parse(text, "vim.toml")

@@ -1,0 +1,73 @@
+"""Real screens of real agents are read as what they are; every rule of every file is needed by one of them."""
+
+import pytest
+
+from kasmon.screens.catalogue import shipped
+from kasmon.screens.reading import read
+from kasmon.screens.rules import UNCLEAR
+from kasmon.screens.shot import captured
+from kasmon.screens.told import told
+from tests.screens.expected import reading_of, screen_of, verdict_of
+from tests.screens.golden import Case, cases
+from tests.screens.matrix import confused, table
+
+CASES = list(cases())
+
+
+@pytest.mark.parametrize("case", CASES, ids=[case.id for case in CASES])
+def test_a_real_screen_is_read_as_what_it_is(case: Case) -> None:
+    reading = reading_of(case)
+    expected = {key: value for key, value in case.expected.items() if key not in ("state", "reads", "asking", "made")}
+    state = case.expected.get("reads", case.expected["state"])
+
+    assert state == reading.state
+    assert state != "asking" or case.expected.get("asking", "") == (reading.asking or "")
+    assert expected == told(reading)
+
+
+@pytest.mark.parametrize("case", CASES, ids=[case.id for case in CASES])
+def test_whoever_only_has_the_screen_is_never_wrong_and_sure(case: Case) -> None:
+    """`reads` in a golden folder says that the screen alone cannot tell."""
+    state = verdict_of(reading_of(case)).state
+
+    assert state in (case.expected["state"], "unsure")
+
+
+def test_every_rule_of_every_file_is_needed_by_a_golden_screen() -> None:
+    deciding = {(reading.file, reading.rule) for reading in map(reading_of, CASES)}
+    shipped_rules = {(rules.name, rule.name) for rules in shipped().all for rule in rules.file.rule}
+
+    assert set() == shipped_rules - deciding
+
+
+def test_every_menu_of_every_file_stands_on_a_golden_screen() -> None:
+    seen = {(reading.file, reading.menu.name) for case in CASES if (reading := reading_of(case)).menu}
+    menus = {(rules.name, menu.name) for rules in shipped().all for menu in rules.file.menu}
+
+    assert set() == menus - seen
+
+
+def test_no_golden_screen_is_confused_with_another_state(capsys: pytest.CaptureFixture[str]) -> None:
+    """The table stands in the output of the test run."""
+    with capsys.disabled():
+        print(f"\n{table(CASES)}\n")
+
+    assert [] == confused(CASES)
+
+
+def test_a_screen_without_any_rule_is_unclear() -> None:
+    unread = [case for case in CASES if not reading_of(case).rule]
+
+    assert {UNCLEAR} == {reading_of(case).state for case in unread}
+
+
+def test_an_empty_screen_says_nothing_of_any_agent() -> None:
+    for rules in shipped().all:
+        assert UNCLEAR == read(captured(""), rules).state
+        assert UNCLEAR == read(captured("\n" * 40), rules).state
+
+
+def test_golden_screens_are_whole() -> None:
+    for case in CASES:
+        shot = screen_of(case)
+        assert shot.end <= case.shot.facts["rows"], case.id
