@@ -1,0 +1,120 @@
+"""What an agent's hooks say: notes that `kasmon-emit` left in the session's `hooks.jsonl`. All of it is foreign.
+
+A note counts only where it belongs to this session's agent: generation and nonce are those it was started with, or,
+where its environment was swept, it descends from the agent's process. Of what it says only the known kinds count.
+"""
+
+import contextlib
+import fcntl
+from pathlib import Path
+from typing import Final, NamedTuple
+
+import msgspec
+
+from kasmon.clean import clean_line
+from kasmon.model.permission import AskKind
+
+FILE: Final = "hooks.jsonl"
+"""In the session's folder."""
+MOST: Final = 64 * 1024
+"""So many bytes of notes are read at once."""
+LONGEST: Final = 4096
+FULL: Final = 256 * 1024
+"""A file of this size, all of which was read, begins anew."""
+PLANS: Final = frozenset({"ExitPlanMode", "exit_plan_mode"})
+QUESTIONS: Final = frozenset({"AskUserQuestion", "ask_user"})
+WORKING: Final = frozenset(
+    {"UserPromptSubmit", "PreToolUse", "PostToolUse", "PostToolUseFailure", "BeforeAgent", "BeforeTool", "AfterTool"}
+)
+IDLE: Final = frozenset({"Stop", "StopFailure", "AfterAgent", "agent-turn-complete"})
+ASKED: Final = frozenset({"permission_prompt", "ToolPermission"})
+
+
+class Said(NamedTuple):
+    """What a note says of the agent."""
+
+    value: str
+    asking: AskKind | None
+    text: str
+    event: str
+
+
+class Note(msgspec.Struct):
+    """One line."""
+
+    generation: str = ""
+    nonce: str = ""
+    pids: list[int] = []
+    event: str = ""
+    what: str = ""
+    tool: str = ""
+    text: str = ""
+
+
+_decoder = msgspec.json.Decoder(Note)
+
+
+class Notes:
+    """The notes in the file at *path* that belong to *generation* and *nonce*, or come from below process *pid*."""
+
+    def __init__(self, path: Path, generation: int, nonce: str, pid: int) -> None:
+        self._path, self._generation, self._nonce, self._pid = path, str(generation), nonce, pid
+        self._read_to = 0
+        self._rest = b""
+
+    def new(self) -> list[Said]:
+        """What was said since the last call, oldest first. Blocks, for a file's time."""
+        try:
+            size = self._path.stat().st_size
+            if size == self._read_to:
+                return []
+            with self._path.open("rb") as file:
+                if size < self._read_to:  # it began anew
+                    self._read_to, self._rest = 0, b""
+                file.seek(self._read_to)
+                data = file.read(MOST)
+                self._read_to += len(data)
+            if self._read_to >= FULL:
+                data += self._emptied()
+        except OSError:
+            return []
+        *lines, self._rest = (self._rest + data).split(b"\n")
+        self._rest = b"" if len(self._rest) > LONGEST else self._rest
+        return [said for line in lines if (note := self._note(line)) and (said := meaning(note))]
+
+    def _emptied(self) -> bytes:
+        """Begin the file anew; what was left in it that nobody had read. Who writes holds the same lock."""
+        with self._path.open("r+b") as file, contextlib.suppress(OSError):
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            file.seek(self._read_to)
+            left = file.read()
+            file.truncate(0)
+            self._read_to = 0
+            return left
+        return b""
+
+    def _note(self, line: bytes) -> Note | None:
+        if not line or len(line) > LONGEST:
+            return None
+        try:
+            note = _decoder.decode(line)
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            return None
+        if note.generation or note.nonce:
+            return note if (note.generation, note.nonce) == (self._generation, self._nonce) else None
+        return note if self._pid in note.pids else None
+
+
+def meaning(note: Note) -> Said | None:
+    """What *note* says of the agent's state; None where it says nothing of it."""
+    event, text = clean_line(note.event)[:40], clean_line(note.text)[:200]
+    if note.event in WORKING:
+        return Said("working", None, "", event)
+    if note.event in IDLE:
+        return Said("idle", None, text if note.event == "StopFailure" else "", event)
+    if note.event == "PermissionRequest" or (note.event == "Notification" and note.what in ASKED):
+        kind = AskKind.PLAN if note.tool in PLANS else AskKind.QUESTION if note.tool in QUESTIONS else None
+        return Said("asking", kind or AskKind.PERMISSION, text or clean_line(note.tool)[:40], event)
+    if note.event == "Notification" and note.what == "idle_prompt":
+        return Said("idle", None, "", event)
+    return None
