@@ -13,7 +13,8 @@ import msgspec
 
 from kasmon.bench.stage import session_id
 from kasmon.config import Offer
-from kasmon.host.wire import Gone, Rows
+from kasmon.host.wire import FromTerminal
+from kasmon.model.candidate import Candidate
 from kasmon.model.command import Mode
 from kasmon.model.fleet import Fleet
 from kasmon.model.permission import SessionId
@@ -35,7 +36,7 @@ class MovingWorld:
         now = time.time()
         self._sessions = [self._session(number, number < alive, now) for number in range(rows)]
 
-    def hear(self, heard: Callable[[Rows | Gone], None], /) -> None:
+    def hear(self, heard: Callable[[FromTerminal], None], /) -> None:
         """There are no terminals."""
 
     async def changes(self) -> AsyncIterator[Fleet]:
@@ -62,7 +63,13 @@ class MovingWorld:
     async def files(self, session: SessionId, /) -> Sequence[str]:
         return ()
 
+    async def foreign_panes(self) -> Sequence[Candidate]:
+        return ()
+
     async def offers(self) -> Sequence[Offer]:
+        return ()
+
+    async def printed(self, session: SessionId, /) -> Sequence[str]:
         return ()
 
     async def secrets(self, session: SessionId, /) -> Sequence[str]:

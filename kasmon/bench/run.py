@@ -9,7 +9,7 @@ from functools import partial
 import msgspec
 import psutil
 
-from kasmon.bench import asking, flood, focus, hosts, load, long, rows, startup, talk
+from kasmon.bench import asking, evidence, flood, focus, hosts, load, long, rows, startup, talk
 from kasmon.bench.figure import Figure, table
 from kasmon.errors import KasmonError, UsageError
 
@@ -25,6 +25,8 @@ def scenes(rounds: int, seconds: float) -> dict[str, Scene]:
         "focus": partial(focus.key_to_glyph, 3),
         "idle": partial(load.idle, seconds),
         "busy": partial(load.busy, seconds),
+        "evidence": partial(evidence.observing, seconds),
+        "evidence-late": partial(evidence.changes, seconds),
         "rows": partial(rows.changing, seconds),
         "flood": partial(flood.stall, seconds),
         "talk": partial(talk.event_to_screen, seconds),

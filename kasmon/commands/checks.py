@@ -49,6 +49,7 @@ def checks(where: Places, environment: Mapping[str, str]) -> Iterator[Check]:
     yield socket_path(where)
     yield config(where)
     yield agents(where, environment)
+    yield from hooks(where, environment)
     yield from hosts(where)
 
 
@@ -205,6 +206,26 @@ def agents(where: Places, environment: Mapping[str, str]) -> Check:
         return Check(id="agents", level="warn", text="not known while the config cannot be used")
     can = [offer.name for offer in offered if not offer.problem]
     return Check(id="agents", level="ok", text=f"can be started: {', '.join(can)}")
+
+
+def hooks(where: Places, environment: Mapping[str, str]) -> Iterator[Check]:
+    """Which agents get hooks in a terminal, for the one start; and why the others get none."""
+    from kasmon.backends.tmux.hooking import hookable, why_not  # with it comes the loop that no other check needs
+
+    try:
+        config = load(where)
+        known = [offer.name for offer in offers(config, environment) if not offer.problem]
+    except KasmonError:
+        return
+    told: list[str] = []
+    for name in known:
+        profile = config.agents[name]
+        argv = (profile.program, *profile.flags)
+        if (program := hookable(argv)) is not None:
+            why = why_not(program, argv)
+            told.append(f"{name}: none, {why}" if why else f"{name}: by an argument, for each start")
+    if told:
+        yield Check(id="hooks", level="ok", text="; ".join(told))
 
 
 def hosts(where: Places) -> Iterator[Check]:

@@ -16,18 +16,24 @@ from kasmon.boot import boot
 from kasmon.errors import KasmonError, RefusedError, SessionEndedError
 from kasmon.host.alive import HostLock, is_running, started_at
 from kasmon.host.book import Book, wanted
+from kasmon.host.onscreen import screen_asks
 from kasmon.host.pen import Pen
+from kasmon.host.said import said
 from kasmon.host.secret import secrets_in
 from kasmon.host.typed import TypedPrompts
+from kasmon.host.vigil import Vigil
+from kasmon.host.wire import Say
 from kasmon.model.command import Launch, Prompt, Receipt, Requeue, Wish
 from kasmon.model.event import Event, LineFound, LineLost, SessionEnded, SessionStarted, SignalSeen
 from kasmon.model.permission import SessionId
 from kasmon.model.state import SessionState
+from kasmon.model.stuck import StuckLimits
 from kasmon.paths import Places
 from kasmon.tmux.facts import PaneFacts
 
 WRITTEN_S: Final = 2.0
 """How long an answer to a client waits for the log. A full disk does not take live control away: it goes on then."""
+ANEW: Final = "its host began anew"
 LAST_WORDS_S: Final = 30.0
 """How long a host that ends tries to write down its last facts."""
 
@@ -38,11 +44,14 @@ class Life:
     def __init__(self, launch: Launch, lock: HostLock, pen: Pen, agent: TmuxAgent) -> None:
         self.agent = agent
         self.prompts = TypedPrompts(pen, agent.send)
+        self.asks = screen_asks(pen, launch)
+        """What stands on its screen and wants an answer."""
         self._launch = launch
         self._lock = lock
         self._pen = pen
         self._begun = asyncio.Event()
         self._settling: asyncio.Task[None] | None = None
+        self._watching: asyncio.Task[None] | None = None
         self._last_words_s: float | None = None
         self._hearing = asyncio.create_task(self._hear())
 
@@ -66,7 +75,7 @@ class Life:
             agent = await backend.open(msgspec.structs.replace(launch, generation=generation), variables)
         except BaseException as error:
             if isinstance(error, KasmonError) and not isinstance(error, RefusedError):
-                pen.note(SessionEnded(at=time.time(), why=str(error)))
+                pen.note(SessionEnded(at=time.time(), why=str(error), never_began=True))
             await _closed(lock, pen, WRITTEN_S)
             raise
         life = cls(launch, lock, pen, agent)
@@ -85,8 +94,10 @@ class Life:
         """
         lock, pen = await _opened(places, launch.session, await asyncio.to_thread(secrets_in, facts.pid))
         now = pen.session
+        launch = msgspec.structs.replace(launch, generation=max(now.generation, 1))
         agent = await backend.found(launch, facts, now.signals)
         life = cls(launch, lock, pen, agent)
+        life.asks.void(ANEW, time.time())  # the first look opens again what still stands there
         if now.state is SessionState.LOST:
             pen.note(LineFound(at=time.time()))
         is_same = facts.pid == now.pid and (
@@ -123,6 +134,21 @@ class Life:
         finally:
             await self._pen.written(WRITTEN_S)
 
+    def watch_over(self, limits: StuckLimits) -> None:
+        """Note from now on when nothing comes of its work."""
+        self._watching = asyncio.create_task(Vigil(self._pen, limits).keep())
+
+    async def say(self, frame: Say) -> None:
+        """Note how the agent says that it stands.
+
+        Raises:
+            SessionEndedError: if it has ended.
+        """
+        if self.agent.has_ended:
+            raise SessionEndedError(self._launch.session)
+        self._pen.note(said(frame, time.time()))
+        await self._pen.written(WRITTEN_S)
+
     async def over(self) -> None:
         """Return when all of it is written and the session's lock is free."""
         await asyncio.wait([self._hearing])
@@ -141,8 +167,9 @@ class Life:
                     await self._heard(event)
         finally:
             self._begun.set()
-            if self._settling is not None:
-                self._settling.cancel()
+            for task in (self._settling, self._watching):
+                if task is not None:
+                    task.cancel()
             await self.prompts.aclose()
             await _closed(self._lock, self._pen, self._last_words_s)
 
@@ -151,7 +178,11 @@ class Life:
             since = await asyncio.to_thread(started_at, event.pid) if event.pid else None
             of_boot = await asyncio.to_thread(boot)
             event = msgspec.structs.replace(event, pid_started=since, pid_boot=of_boot, host_pid=os.getpid())
-        self._pen.note(event)
+        known = self.asks.heard(event)
+        if known is None:
+            return
+        self._pen.note(known)
+        self.asks.forget_closed()
         match event:
             case SessionStarted():
                 self._begun.set()

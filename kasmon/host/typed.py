@@ -15,6 +15,8 @@ from kasmon.host.pen import Pen
 from kasmon.host.prompts import Prompts
 from kasmon.model.command import Prompt, Receipt, ReceiptId, ReceiptState, Wish
 from kasmon.model.event import ReceiptMoved, SignalSeen, TurnEnded, TurnStarted
+from kasmon.model.evidence import claims
+from kasmon.model.state import SessionState
 
 SETTLED_S: Final = 0.3
 """An agent reads once it has printed something, and then nothing for so long;"""
@@ -26,8 +28,18 @@ LOOK_S: Final = 0.05
 BEGINS_S: Final = 8.0
 """How long a prompt is kept from its sender's eyes while the agent begins; after that it is said to be queued."""
 UNKNOWN: Final = "nobody can tell when this program is idle; send it with --when now"
-TURNS: Final = {"working": True, "blocked": True, "idle": False, "done": False, "error": False}
-"""Whether a program that reports this of itself is in a turn."""
+TURNS: Final = {
+    SessionState.WORKING: True,
+    SessionState.ASKING: True,
+    SessionState.LIMITED: True,
+    SessionState.IDLE: False,
+    SessionState.ENDED: False,
+}
+"""Whether an agent that is judged to be in this state is in a turn; in the others nobody knows, and nothing changes."""
+
+
+WORDLESS: Final = frozenset({"output", "fallback", "launch"})
+"""Sources from which nobody can tell when an agent is idle."""
 
 
 class TypedPrompts(Prompts):
@@ -105,13 +117,15 @@ class TypedPrompts(Prompts):
     def reported(self, signal: SignalSeen) -> None:
         """Take *signal*, which was noted, for the beginning or the end of a turn, if it is one."""
         was_in_turn = self._in_turn
-        if signal.source == "program":
-            self._has_word = signal.value != "clear"
-            self._in_turn = TURNS.get(signal.value, False)
+        session = self._pen.session
+        self._has_word = any(claims(known) for known in session.signals if known.source not in WORDLESS)
+        if signal.source == "program" or self._has_word:
+            self._in_turn = TURNS.get(session.state, self._in_turn and self._has_word)
         if self._in_turn and not was_in_turn:
             self.heard(TurnStarted(at=signal.at))
         elif was_in_turn and not self._in_turn:
-            self.heard(TurnEnded(at=signal.at, reason="error" if signal.value == "error" else "done"))
+            is_error = signal.source == "program" and signal.value == "error"
+            self.heard(TurnEnded(at=signal.at, reason="error" if is_error else "done"))
         else:
             self.heard(signal)
 

@@ -45,6 +45,14 @@ class TestTmux(BackendContract, InterruptingContract):
             with pytest.raises(UnableError):
                 await heard.agent.send(Answer(request=RequestId("x-1"), digest="", decision=Decision.ALLOW))
 
+    async def test_its_screen_can_be_looked_at_at_any_moment(self) -> None:
+        async with self.opened() as heard:
+            assert isinstance(heard.agent, TmuxAgent)
+            reading = await heard.agent.look_now()
+
+            assert "idle" == reading.state
+            assert reading.composer is not None
+
     async def test_a_session_that_runs_is_not_opened_again(self) -> None:
         async with self.opened() as heard:
             with pytest.raises(RefusedError, match="runs already"):

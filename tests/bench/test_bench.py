@@ -20,7 +20,18 @@ from kasmon.paths import places
 from kasmon.store.fleet import FleetFold
 from kasmon.store.index import remember
 
-KNOWN = {"talk", "last-page", "dialog", "host-scripted", "host-claude", "host-codex", "host-opencode", "host-gemini"}
+KNOWN = {
+    "evidence",
+    "evidence-late",
+    "talk",
+    "last-page",
+    "dialog",
+    "host-scripted",
+    "host-claude",
+    "host-codex",
+    "host-opencode",
+    "host-gemini",
+}
 
 
 @pytest.fixture(autouse=True)

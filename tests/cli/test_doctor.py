@@ -68,6 +68,17 @@ def test_each_check_has_all_its_fields_and_looking_changes_nothing(kasmon: Line)
     assert ["c", "r", "s"] == sorted(path.name for path in kasmon.home.rglob("*"))
 
 
+def test_it_says_which_agents_get_hooks_and_why_others_get_none(kasmon: Line, tmp_path: Path) -> None:
+    for name in ("claude", "codex"):
+        (tmp_path / name).write_text("#!/bin/sh\n")
+        (tmp_path / name).chmod(0o755)
+    kasmon.environment["PATH"] = f"{tmp_path}:{kasmon.environment['PATH']}"
+    told = {check["id"]: check["text"] for check in kasmon("doctor", "--json").json["checks"]}
+
+    assert "claude: by an argument" in told["hooks"]
+    assert "codex: none, it reports its state itself" in told["hooks"]
+
+
 def test_a_folder_that_others_can_write_to_is_mended(kasmon: Line) -> None:
     kasmon.places.make()
     kasmon.places.state.chmod(0o777)

@@ -3,16 +3,16 @@
 import asyncio
 import contextlib
 import math
-import signal
 import time
-from collections.abc import AsyncIterator, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine
 from typing import Any, Final
 
 from kasmon.backends.base import Chunk
-from kasmon.backends.tmux.ending import SCROLLED_BY_DEATH, last_line, signal_group, signal_name
+from kasmon.backends.tmux.ending import DIE_S, SCROLLED_BY_DEATH, end_group, last_line, signal_name
 from kasmon.backends.tmux.hearing import Hearing
 from kasmon.backends.tmux.line import Line, Listener
 from kasmon.backends.tmux.typist import Typist
+from kasmon.backends.tmux.witness import Witness
 from kasmon.clean import outgoing
 from kasmon.errors import (
     KasmonError,
@@ -25,6 +25,8 @@ from kasmon.errors import (
 )
 from kasmon.model.command import Answer, Configure, Interrupt, Launch, Mode, Prompt, Stop, Wish
 from kasmon.model.event import Event, LineLost, SessionEnded, SessionStarted, SignalSeen
+from kasmon.model.state import SessionState
+from kasmon.screens.reading import Reading
 from kasmon.tmux import request as ask
 from kasmon.tmux.facts import Pane, PaneFacts
 from kasmon.tmux.identity import Process
@@ -33,8 +35,6 @@ from kasmon.tmux.request import Lines
 YOUNG_S: Final = 1.0
 """An agent that fails so soon after its start is said to have ended at once."""
 CLOSE_GRACE_S: Final = 2.0
-DIE_S: Final = 2.0
-"""How long a killed process may take to be gone."""
 CTRL_C, ESCAPE = b"\x03", b"\x1b"
 STOPPED_BY_ESCAPE: Final = frozenset({"claude", "codex", "gemini", "opencode", "amp", "scripted"})
 """Agents that end a turn at Escape; Ctrl+C would end some of them whole."""
@@ -44,8 +44,15 @@ class TmuxAgent(Listener):
     """The agent that *launch* describes, in *pane*; it listens from the moment it is made."""
 
     def __init__(
-        self, launch: Launch, line: Line, pane: Pane | PaneFacts, process: Process | None, hearing: Hearing
+        self,
+        launch: Launch,
+        line: Line,
+        pane: Pane | PaneFacts,
+        process: Process | None,
+        hearing: Hearing,
+        witness: Callable[[Callable[[Event], None]], Witness],
     ) -> None:
+        """*witness* makes what weighs all that is known of it, told what to call with a fact."""
         self.pane = pane.pane_id
         self.window = pane.window_id
         self.pid = pane.pid
@@ -66,6 +73,8 @@ class TmuxAgent(Listener):
         self._timer: asyncio.TimerHandle | None = None
         self._is_looking = False
         self._tasks: set[asyncio.Task[None]] = set()
+        self.witness = witness(self.say)
+        """What weighs all that is known of it."""
         line.listen(self.pane, self)
         self._arm()
 
@@ -95,6 +104,8 @@ class TmuxAgent(Listener):
                 await self._prompt(wish.text)
             case Interrupt():
                 await self.typist.press(interrupt_key(self._launch))
+            case Stop() if self._launch.adopted is not None:
+                raise not_ended(self._launch)
             case Stop():
                 self._stop("stopped", wish.grace_s)
             case Answer():
@@ -109,8 +120,8 @@ class TmuxAgent(Listener):
                 )
 
     async def aclose(self) -> None:
-        """End the agent if it runs; idempotent, 10 s at most."""
-        if not self.has_ended:
+        """End the agent if it runs; idempotent, 10 s at most. One of the user's own is only let go."""
+        if not self.has_ended and self._launch.adopted is None:
             self._stop("closed", CLOSE_GRACE_S)
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(CLOSE_GRACE_S + DIE_S + 1):
@@ -126,22 +137,35 @@ class TmuxAgent(Listener):
 
     @property
     def has_word(self) -> bool:
-        """Whether the program itself says what it does."""
-        return self._hearing.has_word
+        """Whether anybody can tell what it does: the program itself, or what watches it."""
+        return self._hearing.has_word or self.witness.can_tell
 
     @property
     def printed_at(self) -> float:
         """When it printed last, by the loop's clock; minus infinity before that."""
         return self._hearing.printed_at
 
+    async def look_now(self) -> Reading:
+        """What its screen says, from a look that is taken now.
+
+        Raises:
+            TmuxError: if it cannot be looked at.
+        """
+        return await self.witness.look_now()
+
     def let_go(self) -> None:
         """Hear it no more, and leave it as it is. Idempotent."""
         self._line.unlisten(self.pane, self)
+        self.witness.close()
         if self._timer is not None:
             self._timer.cancel()
         for task in self._tasks:
             task.cancel()
         self._events.put_nowait(None)
+
+    def give_up(self) -> None:
+        """Its session is over, though it may run on: it was the user's own, and nobody watches it any more."""
+        self._end(SessionEnded(at=time.time(), why="stopped"))
 
     def lost(self, why: str) -> None:
         """The tmux server is gone."""
@@ -165,6 +189,7 @@ class TmuxAgent(Listener):
         """It announced that it becomes its program now."""
         self._is_old_at = self._loop.time() + YOUNG_S
         self.say(SignalSeen(at=time.time(), source="launch", value="ready"))
+        self.witness.begin()
 
     def found(self, facts: PaneFacts) -> None:
         """Take *facts*, looked up by somebody else, for its death, if they say how it died."""
@@ -175,14 +200,18 @@ class TmuxAgent(Listener):
         """Have *event* among its events, now."""
         if not self.has_ended:
             self._events.put_nowait(event)
+            if isinstance(event, SignalSeen):
+                self.witness.noted(event)
 
     # -- what the pane does
 
     def printed(self, data: bytes) -> None:
         now, at = self._loop.time(), time.time()
+        self.witness.printed(data)
         self._tell(self._hearing.heard(data, now, at) if data else self._hearing.skipped(now, at))
 
     def flooded(self, is_off: bool) -> None:
+        self.witness.flooded(is_off)
         self._tell(self._hearing.flooded(is_off, self._loop.time(), time.time()))
 
     def died(self, status: int | None, number: int | None) -> None:
@@ -241,6 +270,7 @@ class TmuxAgent(Listener):
         self.say(event)
         self._ended.set()
         self._events.put_nowait(None)
+        self.witness.close()
         if self._timer is not None:
             self._timer.cancel()
         self._line.unlisten(self.pane, self)
@@ -250,7 +280,7 @@ class TmuxAgent(Listener):
     async def _prompt(self, text: str) -> None:
         if not outgoing(text).strip():
             raise UsageError("a prompt needs text.")
-        if self._hearing.is_asking:
+        if self._hearing.is_asking or self.witness.verdict.state is SessionState.ASKING:
             raise SessionBusyError(self._launch.name or self._launch.session, "asking")
         typed: list[bool] = []
         try:
@@ -262,22 +292,19 @@ class TmuxAgent(Listener):
 
     def _stop(self, why: str, grace_s: float) -> None:
         self._why = self._why or why
-        self._spawn(self._signalled(grace_s))
-
-    async def _signalled(self, grace_s: float) -> None:
-        """HUP, as when a terminal is closed, then TERM, then KILL."""
-        steps = [(signal.SIGHUP, grace_s / 2), (signal.SIGTERM, grace_s / 2), (signal.SIGKILL, DIE_S)]
-        for number, patience_s in steps if grace_s > 0 else steps[-1:]:
-            await asyncio.to_thread(signal_group, self._process, number)
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(patience_s):
-                    await self._ended.wait()
-                    return
+        self._spawn(end_group(self._process, grace_s, self._ended))
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
         task = self._loop.create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+
+
+def not_ended(launch: Launch) -> UnableError:
+    return UnableError(
+        f"{launch.name!r} runs in your own tmux, and kasmon does not end it.",
+        hint=f"End it there, or let go of it: `kasmon rm {launch.session}`.",
+    )
 
 
 def interrupt_key(launch: Launch) -> bytes:

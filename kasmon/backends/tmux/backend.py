@@ -2,22 +2,27 @@
 
 import asyncio
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from kasmon.backends.base import Abilities
 from kasmon.backends.tmux.agent import TmuxAgent
+from kasmon.backends.tmux.clues import Clues
+from kasmon.backends.tmux.eyes import Eyes
 from kasmon.backends.tmux.hearing import Hearing
 from kasmon.backends.tmux.line import Line
+from kasmon.backends.tmux.program import program_of, version_of
 from kasmon.backends.tmux.readiness import Readiness
+from kasmon.backends.tmux.rounds import Rounds
 from kasmon.backends.tmux.spawn import spawn, swept
+from kasmon.backends.tmux.witness import Witness
 from kasmon.config import Tmux
 from kasmon.errors import RefusedError
 from kasmon.model.command import Launch
-from kasmon.model.event import NoticeRaised, SignalSeen
+from kasmon.model.event import Event, NoticeRaised, SignalSeen
 from kasmon.model.evidence import Signal
 from kasmon.paths import Places, places
-from kasmon.tmux.facts import PaneFacts
-from kasmon.tmux.identity import identify
+from kasmon.tmux.facts import Pane, PaneFacts
+from kasmon.tmux.identity import Process, identify
 from kasmon.tmux.ready import LIMIT_S
 from kasmon.tmux.server import Server
 
@@ -26,6 +31,8 @@ class TmuxBackend:
     """All sessions of one kasmon in one tmux server, heard through one connection. For one running loop."""
 
     name = "tmux"
+    owns = True
+    """Whether its panes are kasmon's own, to be sized, named and ended."""
     abilities = Abilities(attaches=True, interrupts=True, shares_host=True)
 
     def __init__(self, where: Places | None = None, settings: Tmux | None = None) -> None:
@@ -34,6 +41,8 @@ class TmuxBackend:
         self._settings = settings or Tmux()
         self._line: Line | None = None
         self._readiness: Readiness | None = None
+        self._eyes: Eyes | None = None
+        self._rounds: Rounds | None = None
         self._tasks: set[asyncio.Task[None]] = set()
 
     @property
@@ -69,9 +78,10 @@ class TmuxBackend:
         had = panes.get(launch.session)
         if had is not None and not had.is_dead:
             raise RefusedError(f"session {launch.session!r} runs already.", hint="Stop it first, or restart it.")
+        await self._learned_to_read()  # from the start of its program on nothing may be awaited until it is heard
         made = await asyncio.to_thread(spawn, self.line.server, self.places, launch, panes, variables)
         hearing = Hearing(asyncio.get_running_loop().time())
-        agent = TmuxAgent(launch, self.line, made.pane, made.process, hearing)
+        agent = await self._agent(launch, made.pane, made.process, hearing, made.nonce)
         agent.say(agent.started(launch.generation))
         task = asyncio.create_task(self._await_ready(agent, launch, made.nonce))
         self._tasks.add(task)
@@ -85,17 +95,58 @@ class TmuxBackend:
         """
         process = await asyncio.to_thread(identify, facts.pid)
         hearing = Hearing(asyncio.get_running_loop().time(), signals)
-        agent = TmuxAgent(launch, self.line, facts, process, hearing)
+        agent = await self._agent(launch, facts, process, hearing, facts.ready, signals)
         if any(signal.source == "program" and facts.activity_at > int(signal.at) for signal in signals):
             agent.printed(b"")
+        agent.witness.begin()
         return agent
 
     async def aclose(self) -> None:
         """Hang up; all agents go on. Idempotent."""
         for task in self._tasks:
             task.cancel()
+        if self._rounds is not None:
+            await self._rounds.aclose()
+            self._rounds = None
         if self._line is not None:
             await self._line.aclose()
+
+    async def _agent(
+        self,
+        launch: Launch,
+        pane: Pane | PaneFacts,
+        process: Process | None,
+        hearing: Hearing,
+        nonce: str,
+        known: tuple[Signal, ...] = (),
+    ) -> TmuxAgent:
+        """The agent in *pane*, watched by everything that can tell what it does."""
+        eyes, program = await self._learned_to_read(), program_of(launch.argv, launch.agent)
+        self._rounds = rounds = self._rounds or Rounds(eyes)
+        clues = Clues(program, pane.pid, self.places.folder(launch.session), launch.generation, nonce)
+
+        def witness(say: Callable[[Event], None]) -> Witness:
+            return Witness(launch.session, program, self.line, pane.pane_id, clues, eyes, rounds, say, known)
+
+        agent = TmuxAgent(launch, self.line, pane, process, hearing, witness)
+        task = asyncio.create_task(self._learn_version(agent, launch))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return agent
+
+    async def _learned_to_read(self) -> Eyes:
+        """The rules of all screens, read once."""
+        if self._eyes is None:
+            eyes = Eyes((self.places.config / "screens",))
+            await asyncio.to_thread(eyes.refresh)
+            self._eyes = eyes
+        return self._eyes
+
+    async def _learn_version(self, agent: TmuxAgent, launch: Launch) -> None:
+        """Ask its program, where there are rules that depend on it."""
+        if self._eyes is not None and self._eyes.rules(program_of(launch.argv, launch.agent), "") is not None:
+            version = await asyncio.to_thread(version_of, launch.argv)
+            agent.witness.version = agent.witness.version or version
 
     async def _await_ready(self, agent: TmuxAgent, launch: Launch, nonce: str) -> None:
         if self._readiness is None:

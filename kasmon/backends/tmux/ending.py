@@ -1,5 +1,6 @@
 """How an agent's process is ended, and what its pane says afterwards."""
 
+import asyncio
 import contextlib
 import os
 import signal
@@ -9,10 +10,23 @@ from kasmon.clean import clean_line
 from kasmon.tmux.identity import Process, identify
 from kasmon.tmux.request import Lines
 
+DIE_S: Final = 2.0
+"""How long a killed process may take to be gone."""
 TMUX_SAYS: Final = "Pane is dead"
 """How tmux's own line on a dead pane begins."""
 SCROLLED_BY_DEATH: Final = -1
 """That line pushes the screen up by one row, into the history: the first row that an agent wrote is this one."""
+
+
+async def end_group(process: Process | None, grace_s: float, ended: asyncio.Event) -> None:
+    """End what *process* leads: HUP, as when a terminal is closed, then TERM, then KILL, until *ended* is set."""
+    steps = [(signal.SIGHUP, grace_s / 2), (signal.SIGTERM, grace_s / 2), (signal.SIGKILL, DIE_S)]
+    for number, patience_s in steps if grace_s > 0 else steps[-1:]:
+        await asyncio.to_thread(signal_group, process, number)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(patience_s):
+                await ended.wait()
+                return
 
 
 def signal_group(process: Process | None, number: int) -> bool:

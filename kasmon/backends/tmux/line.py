@@ -48,10 +48,10 @@ class Line:
     `on_lost` is called and `open` is needed again.
     """
 
-    def __init__(self, server: Server) -> None:
+    def __init__(self, server: Server, hub: Hub | None = None) -> None:
         self.server = server
         self.on_lost: Callable[[str], None] = lambda why: None
-        self._hub = Hub(server)
+        self._hub = Hub(server) if hub is None else hub
         self._hub.on_output = self._printed
         self._hub.on_death = self._died
         self._hub.on_closed = self._closed
@@ -162,8 +162,10 @@ class Line:
         """
         await self.ask(ask.press(pane, data))
 
-    async def paste(self, pane: str, text: str) -> None:
+    async def paste(self, pane: str, text: str, *, as_typed: bool = False) -> None:
         """Put *text* into *pane* as one paste, without control characters; the one act that starts a process.
+
+        Its line breaks become newlines, or stay as a terminal sent them where it is *as_typed*.
 
         A text of which nothing is left is not sent.
 
@@ -171,7 +173,7 @@ class Line:
             PaneDeadError, PasteRefusedError: if the pane takes no text now; nothing was sent.
             TmuxError: if tmux does not take it.
         """
-        content = outgoing(text).encode()
+        content = ("\r".join(map(outgoing, text.split("\r"))) if as_typed else outgoing(text)).encode()
         if not content:
             return
         buffer = await asyncio.to_thread(self.server.load, content)

@@ -9,6 +9,9 @@ from typing import Final
 import msgspec
 
 from kasmon.backends.surroundings import given, own_prefixes, taken
+from kasmon.backends.tmux.hooking import hooked
+from kasmon.backends.tmux.hooks import FILE as HOOKS
+from kasmon.backends.tmux.program import program_of
 from kasmon.clean import clean_line
 from kasmon.errors import LaunchError, TmuxCommandError
 from kasmon.model.command import Launch
@@ -74,8 +77,10 @@ def swept(places: Places, launch: Launch) -> None:
 def _written(server: Server, places: Places, launch: Launch, nonce: str, around: Mapping[str, str]) -> list[str]:
     """What the pane has to run, its files in place."""
     folder = places.folder(launch.session)
+    program = program_of(launch.argv, launch.agent)
+    given_hooks = hooked(program, launch.argv, folder, launch.generation, nonce)
     spec = LaunchSpec(
-        argv=launch.argv,
+        argv=given_hooks.argv,
         workdir=Path(launch.workdir),
         base=around,
         env_file=folder / VARIABLES,
@@ -85,6 +90,8 @@ def _written(server: Server, places: Places, launch: Launch, nonce: str, around:
     )
     try:
         own = taken(own_prefixes(launch.argv), around) | given(places, launch.session) | environment(launch)
+        own |= given_hooks.variables
+        (folder / HOOKS).unlink(missing_ok=True)
         write_environment(folder / VARIABLES, own)
         write_spec(folder / SPEC, spec)
     except (OSError, ValueError) as error:

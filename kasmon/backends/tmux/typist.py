@@ -98,7 +98,7 @@ class Typist:
                     if isinstance(item, bytes):
                         self._line.keys(self._pane, item)
                     else:
-                        await self._line.paste(self._pane, item)
+                        await self._line.paste(self._pane, item, as_typed=True)
                     self.on_typed()
                 except KasmonError as error:
                     log.info("%s: a paste was dropped: %s", self._session, error)

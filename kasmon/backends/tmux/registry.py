@@ -1,0 +1,103 @@
+"""Claude Code's own registry: `sessions/<pid>.json` in its config folder, where it writes what it does. Read only.
+
+It is the best passive source: right in every state, and nobody has to set anything up. The file stays behind when the
+agent is killed, so it counts only for a process that is there, with the start time that the file names.
+"""
+
+import contextlib
+import sys
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Final, NamedTuple
+
+import msgspec
+import psutil
+
+from kasmon.clean import clean_line
+from kasmon.model.permission import AskKind
+
+LARGEST: Final = 64 * 1024
+STARTED_WITHIN_S: Final = 5.0
+"""Where only the clock tells when a process started, the file may be so much later, in seconds."""
+STATES: Final = {"busy": "working", "idle": "idle|limited", "waiting": "asking"}
+"""What its status says. It waits for a prompt also where its usage limit is reached: that only the screen tells."""
+WAITING_FOR: Final = {"permission prompt": AskKind.PERMISSION, "input needed": AskKind.QUESTION}
+SILENT: Final = "unclear"
+
+
+class Word(NamedTuple):
+    """What the registry says of one agent."""
+
+    value: str = SILENT
+    asking: AskKind | None = None
+    text: str = ""
+    version: str = ""
+
+
+class _Entry(msgspec.Struct):
+    """What we read of it; everything else in there is none of our business."""
+
+    pid: int = 0
+    procStart: str = ""  # noqa: N815 - its own name
+    startedAt: float = 0.0  # noqa: N815
+    status: str = ""
+    waitingFor: str = ""  # noqa: N815
+    version: str = ""
+
+
+_decoder = msgspec.json.Decoder(_Entry)
+
+
+def folder_of(variables: Mapping[str, str]) -> Path | None:
+    """The folder of the registry for an agent with these variables; None without a home."""
+    if config := variables.get("CLAUDE_CONFIG_DIR"):
+        return Path(config) / "sessions"
+    home = variables.get("HOME")
+    return Path(home) / ".claude" / "sessions" if home else None
+
+
+def variables_of(pid: int) -> Mapping[str, str]:
+    """The environment of process *pid*; empty where nobody may look."""
+    with contextlib.suppress(psutil.Error, OSError):
+        return psutil.Process(pid).environ()
+    return {}
+
+
+def found(folder: Path, pids: Iterable[int]) -> Path | None:
+    """The file in *folder* of the first of *pids* that has one."""
+    return next((path for pid in pids if (path := folder / f"{pid}.json").is_file()), None)
+
+
+def read(path: Path) -> Word:
+    """What the file at *path* says; `SILENT` where it is gone, broken, or left behind by a process that is gone."""
+    try:
+        with path.open("rb") as file:
+            entry = _decoder.decode(file.read(LARGEST))
+    except (OSError, msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return Word()
+    if path.stem != str(entry.pid) or not _is_its(entry):
+        return Word()
+    value = STATES.get(entry.status, SILENT)
+    asking = WAITING_FOR.get(entry.waitingFor, AskKind.QUESTION) if value == "asking" else None
+    text = clean_line(entry.waitingFor)[:200] if value == "asking" else ""
+    return Word(value, asking, text, clean_line(entry.version)[:40])
+
+
+def _is_its(entry: _Entry) -> bool:
+    """Whether the process that has the pid now is the one that wrote the file."""
+    try:
+        if sys.platform == "linux" and entry.procStart:
+            fields = Path(f"/proc/{entry.pid}/stat").read_bytes().rpartition(b")")[2].split()
+            return fields[0] != b"Z" and fields[19].decode() == entry.procStart
+        began = float(psutil.Process(entry.pid).create_time())
+    except (OSError, IndexError, psutil.Error):
+        return False
+    return -1.0 <= entry.startedAt / 1000 - began <= STARTED_WITHIN_S * 12
+
+
+def changed(path: Path) -> int:
+    """What differs when the file was written anew, in nanoseconds; 0 where it is gone."""
+    try:
+        return path.stat().st_mtime_ns
+    except OSError:
+        return 0

@@ -1,0 +1,63 @@
+"""The last word of each source on one agent, and what they add up to. A word becomes a fact when it is another one."""
+
+import time
+
+from kasmon.model.event import SignalSeen
+from kasmon.model.evidence import HOOK_LAG_S, Signal, Verdict, claims, heard, judge
+
+WORDLESS = frozenset({"output", "fallback"})
+"""Sources that do not know what the agent does, only what its screen does."""
+
+
+class Weighing:
+    """The signals of one agent; *known* are those in its log."""
+
+    def __init__(self, known: tuple[Signal, ...] = ()) -> None:
+        self._signals = known
+
+    @property
+    def verdict(self) -> Verdict:
+        """What all sources together say now."""
+        return judge(self._signals, time.time())
+
+    @property
+    def can_tell(self) -> bool:
+        """Whether somebody says what it does, and not only whether it prints."""
+        return any(claims(signal) for signal in self._signals if signal.source not in WORDLESS)
+
+    def last(self, source: str) -> Signal | None:
+        """What *source* said last."""
+        return next((signal for signal in self._signals if signal.source == source), None)
+
+    def noted(self, signal: SignalSeen) -> None:
+        """*signal* became a fact."""
+        self._signals = heard(
+            self._signals,
+            Signal(
+                source=signal.source,
+                value=signal.value,
+                at=signal.at,
+                asking=signal.asking,
+                text=signal.text,
+                until=signal.until,
+                rule=signal.rule,
+            ),
+        )
+
+    def is_news(self, signal: SignalSeen) -> bool:
+        """Whether *signal* is to become a fact: its source says something else, or says the same against a hook."""
+        last = self.last(signal.source)
+        return last is None or _word(last) != _word(signal) or self._outlasts_hook(last, signal)
+
+    def _outlasts_hook(self, last: Signal, signal: SignalSeen) -> bool:
+        """Whether a screen that says the same as before says it long enough after a hook to know better than that."""
+        hook = self.last("hook")
+        if hook is None or signal.source != "screen" or claims(hook) & claims(last):
+            return False
+        return last.at < hook.at + HOOK_LAG_S <= signal.at
+
+
+def _word(signal: Signal | SignalSeen) -> tuple[object, ...]:
+    """What makes a word another one: a new text only where something is asked, or could not be looked at."""
+    text = signal.text if "asking" in signal.value or signal.value == "unreadable" else ""
+    return signal.value, signal.asking, signal.until, signal.rule, text

@@ -1,0 +1,88 @@
+"""When a screen is looked at: soon after it changed, seldom where others know, never while nothing happens."""
+
+import math
+
+import pytest
+
+from kasmon.backends.tmux.looking import EVERY_S, SELDOM_S, SETTLE_S, STILL_S, Looking
+
+
+@pytest.fixture
+def looking() -> Looking:
+    return Looking()
+
+
+def test_a_silent_screen_is_never_looked_at(looking: Looking) -> None:
+    assert math.inf == looking.next_at()
+    looking.printed(1.0)
+    looking.looked(1.1)
+    assert math.inf == looking.next_at()
+
+
+def test_a_screen_that_settled_is_looked_at_once(looking: Looking) -> None:
+    looking.printed(10.0)
+    assert pytest.approx(10.0 + SETTLE_S) == looking.next_at()
+
+
+def test_a_screen_that_goes_on_changing_is_looked_at_all_the_same(looking: Looking) -> None:
+    for tenth in range(20):
+        looking.printed(10.0 + tenth / 20)
+    assert pytest.approx(10.0 + EVERY_S) == looking.next_at()
+
+
+def test_two_looks_are_a_while_apart(looking: Looking) -> None:
+    looking.printed(10.0)
+    looking.looked(10.1)
+    looking.printed(10.11)
+    assert pytest.approx(10.1 + EVERY_S) == looking.next_at()
+
+
+def test_where_a_better_source_decides_looks_are_seldom(looking: Looking) -> None:
+    looking.is_decided = True
+    looking.printed(10.0)
+    looking.looked(10.1)
+    looking.printed(10.2)
+    assert pytest.approx(10.1 + SELDOM_S) == looking.next_at()
+
+
+def test_a_better_source_that_changes_its_word_makes_the_next_look_soon_and_needs_no_output(looking: Looking) -> None:
+    looking.is_decided = True
+    looking.looked(10.0)
+    looking.news(11.0)
+    assert pytest.approx(11.0 + SETTLE_S) == looking.next_at()
+
+
+def test_what_no_rule_knows_is_looked_at_once_more_when_it_stood_still_and_then_never(looking: Looking) -> None:
+    looking.printed(10.0)
+    looking.looked(10.1)
+    looking.nothing_known()
+    assert pytest.approx(10.0 + STILL_S) == looking.next_at()
+    assert looking.is_still
+    looking.looked(13.0)
+    assert math.inf == looking.next_at()
+
+
+def test_a_program_without_rules_is_looked_at_only_when_it_stands_still(looking: Looking) -> None:
+    looking.is_wordless = True
+    looking.printed(10.0)
+    looking.printed(11.0)
+    assert pytest.approx(11.0 + STILL_S) == looking.next_at()
+
+
+def test_a_look_that_was_asked_for_is_taken_at_its_time_and_the_last_wish_counts(looking: Looking) -> None:
+    looking.again(12.0)
+    looking.again(13.0)
+    looking.printed(10.0)
+    looking.looked(10.1)
+    assert 13.0 == looking.next_at()
+    looking.looked(13.0)
+    assert math.inf == looking.next_at()
+
+
+def test_a_pane_that_floods_is_looked_at_now_and_then(looking: Looking) -> None:
+    looking.flooded(True, 10.0)
+    looking.looked(10.1)
+    assert pytest.approx(10.1 + SELDOM_S) == looking.next_at()
+    looking.flooded(False, 11.0)
+    looking.looked(12.1)
+    assert math.inf == looking.next_at()

@@ -1,0 +1,295 @@
+"""What a terminal agent does is right in its row, whichever of its sources are lost, late, or lie."""
+
+import asyncio
+import itertools
+import shutil
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from kasmon.host.wire import Do, Start
+from kasmon.model.command import Prompt
+from kasmon.model.event import RequestOpened, RequestWithdrawn, SignalSeen
+from kasmon.model.permission import AskKind, Decision
+from kasmon.model.state import SessionState
+from tests.host.actor import Actor
+from tests.host.inn import Inn
+from tests.waiting import until
+
+S = SessionState
+CLAUDE, CODEX, OPENCODE = ("claude", "2.1.330"), ("codex", "0.169.0"), ("opencode", "1.18.33")
+
+
+@pytest.fixture
+def inn() -> Iterator[Inn]:
+    root = Path(tempfile.mkdtemp(prefix="ke-", dir="/tmp"))
+    inn = Inn(root)
+    inn.open()
+    yield inn
+    inn.close()
+    shutil.rmtree(root, ignore_errors=True)
+
+
+def started(inn: Inn, *agents: Actor, **more: object) -> None:
+    async def start() -> None:
+        async with inn.client() as link:
+            for agent in agents:
+                inn.wants(agent.session, *agent.argv, **({"agent": agent.name} | more))
+                await link.ask(Start(n=0, session=agent.session), limit_s=20)
+
+    asyncio.run(start())
+
+
+def actor(inn: Inn, which: tuple[str, str], session: str = "abcdefgh") -> Actor:
+    agent = Actor(inn, session, *which)
+    started(inn, agent)
+    return agent
+
+
+def report(state: str, kind: str = "") -> str:
+    return f"\x1b]7501;state={state}{':kind=' + kind if kind else ''}\x07"
+
+
+def test_a_screen_alone_tells_every_state_and_what_is_asked_can_be_answered(inn: Inn) -> None:
+    agent = actor(inn, OPENCODE)
+    agent.shows("idle")
+    agent.is_judged(S.IDLE)
+    agent.shows("working-text")
+    agent.is_judged(S.WORKING)
+    agent.shows("permission-bash")
+    session = agent.is_judged(S.ASKING)
+    assert AskKind.PERMISSION is session.asking
+    until(lambda: agent.now().asks)
+    (request,) = agent.now().asks
+    assert request.choices
+    assert not request.answerable
+    assert "touch perm.txt" in request.shown
+    assert {Decision.ALLOW, Decision.DENY} <= set(request.choices)
+    agent.shows("finished")
+    agent.is_judged(S.IDLE)
+    until(lambda: not agent.now().asks)
+    assert 1 == len(inn.only(RequestWithdrawn, agent.session))
+
+
+def test_a_title_tells_at_once_what_the_screen_does_not(inn: Inn) -> None:
+    agent = actor(inn, ("gemini", "0.61.0"))
+    agent.do(title="✦  Working… (x)")
+    assert "title" == agent.is_judged(S.WORKING).source
+    agent.do(title="✋  Action Required (x)")
+    agent.is_judged(S.ASKING)
+    (request,) = until(lambda: agent.now().asks)
+    assert not request.answerable
+
+
+def test_a_request_that_changes_is_another_one(inn: Inn) -> None:
+    agent = actor(inn, OPENCODE)
+    agent.shows("permission-bash")
+    agent.is_judged(S.ASKING)
+    first = until(lambda: agent.now().asks)[0]
+    agent.shows("permission-edit")
+    until(lambda: agent.now().asks and agent.now().asks[0].id != first.id)
+
+    assert 1 == len(agent.now().asks)
+    assert first.digest != agent.now().asks[0].digest
+
+
+@pytest.mark.parametrize(
+    ("which", "case", "state"),
+    [
+        (CLAUDE, "start-trust", S.ASKING),
+        (CLAUDE, "start-bypass", S.ASKING),
+        (CLAUDE, "error", S.IDLE),
+        (CLAUDE, "interrupted", S.IDLE),
+        (CLAUDE, "retrying", S.WORKING),
+        (CLAUDE, "working-queued", S.WORKING),
+        (CLAUDE, "idle-background-task", S.IDLE),
+        (CLAUDE, "no-login", S.ASKING),
+        (CLAUDE, "model-picker", S.ASKING),
+        (CODEX, "start-login", S.ASKING),
+        (CODEX, "limit", S.LIMITED),
+        (CODEX, "error", S.IDLE),
+    ],
+)
+def test_what_no_hook_tells_the_screen_does(inn: Inn, which: tuple[str, str], case: str, state: SessionState) -> None:
+    agent = actor(inn, which)
+    agent.shows("idle")
+    agent.is_judged(S.IDLE)
+    agent.shows(case)
+    agent.is_judged(state)
+
+
+def test_a_hook_that_is_lost_leaves_no_agent_at_work(inn: Inn) -> None:
+    agent = actor(inn, CLAUDE)
+    agent.shows("idle")
+    agent.is_judged(S.IDLE)
+    agent.do(hook={"hook_event_name": "UserPromptSubmit"})
+    agent.shows("working-text")
+    agent.is_judged(S.WORKING)
+    until(lambda: any(signal.source == "hook" for signal in agent.now().signals))
+    agent.shows("interrupted")
+
+    agent.is_judged(S.IDLE)
+
+
+def test_a_hook_that_comes_late_is_overruled_by_what_still_stands_there(inn: Inn) -> None:
+    agent = actor(inn, CLAUDE)
+    agent.shows("idle")
+    agent.is_judged(S.IDLE)
+    agent.do(hook={"hook_event_name": "Notification", "notification_type": "permission_prompt"})
+    until(lambda: any(signal.source == "hook" for signal in agent.now().signals))
+
+    agent.is_judged(S.IDLE)
+    assert not agent.now().asks
+
+
+def test_a_usage_limit_is_one_whatever_the_hooks_say_and_ends_when_the_screen_says(inn: Inn) -> None:
+    agent = actor(inn, CLAUDE)
+    agent.shows("idle")
+    agent.is_judged(S.IDLE)
+    agent.do(hook={"hook_event_name": "UserPromptSubmit"})
+    agent.shows("limit-week")
+    agent.do(hook={"hook_event_name": "StopFailure", "error": "rate_limit"})
+
+    session = agent.is_judged(S.LIMITED)
+    assert session.limited_until is not None
+    assert time.time() < session.limited_until < time.time() + 8 * 86_400
+
+
+def test_a_prompt_that_waits_for_the_turns_end_goes_when_the_screen_says_so(inn: Inn) -> None:
+    async def ask() -> None:
+        async with inn.client() as link:
+            await link.ask(Do(n=0, session=agent.session, wish=Prompt(text="and then", when="idle")), limit_s=20)
+
+    agent = actor(inn, OPENCODE)
+    agent.shows("working-text")
+    agent.is_judged(S.WORKING)
+    asyncio.run(ask())
+    assert [("and then", "queued")] == inn.receipts(agent.session)
+    agent.shows("finished")
+
+    until(lambda: inn.receipts(agent.session) != [("and then", "queued")])
+    agent.shows("working-text")
+    until(lambda: inn.receipts(agent.session) == [("and then", "started")])
+    agent.shows("finished")
+    until(lambda: inn.receipts(agent.session) == [("and then", "finished")])
+
+
+def test_a_prompt_forged_in_the_output_is_no_request_while_the_program_says_that_it_works(inn: Inn) -> None:
+    agent = actor(inn, CODEX)
+    agent.do(print=report("working"))
+    agent.is_judged(S.WORKING)
+    agent.shows("permission-exec", title="⠋ work")
+    until(lambda: any("asking" in signal.value for signal in agent.now().signals if signal.source == "screen"))
+
+    assert S.WORKING is agent.now().state
+    assert [] == inn.only(RequestOpened, agent.session)
+    agent.do(print=report("blocked", "permission"))
+    agent.is_judged(S.ASKING)
+    until(lambda: agent.now().asks)
+
+
+def test_what_nobody_knows_and_stands_still_in_a_list_of_choices_is_probably_asking_and_has_no_keys(inn: Inn) -> None:
+    agent = actor(inn, ("stranger", "1.0"))
+    agent.do(screen="想要继续吗\r\n\r\n❯ 1. 是\r\n  2. 否", cursor=[0, 2])
+    session = agent.is_judged(S.ASKING)
+    assert "fallback" == session.source
+    (request,) = until(lambda: agent.now().asks)
+    assert not request.answerable
+    assert () == request.choices
+    assert "1. 是" in request.shown
+    agent.do(screen="gut", cursor=[3, 0])
+    until(lambda: agent.now().state is not S.ASKING)
+    until(lambda: not agent.now().asks)
+
+
+def test_an_agent_that_crashed_to_its_shell_has_ended_and_lives_again_when_it_is_started_there(inn: Inn) -> None:
+    agent = Actor(inn, "abcdefgh", *OPENCODE)
+    program = agent.argv[0]
+    agent.argv = ("bash", "--norc", "--noprofile")
+    started(inn, agent)
+    inn.server.run("send-keys", "-t", "=abcdefgh:", f"{program}; echo it ended", "Enter")
+    agent.shows("idle")
+    agent.is_judged(S.IDLE)
+    until(lambda: any(signal.source == "process" for signal in agent.now().signals))
+    agent.do(end=3)
+    assert "back at the shell" == agent.is_judged(S.ENDED).end_why
+    inn.server.run("send-keys", "-t", "=abcdefgh:", program, "Enter")
+    agent.shows("working-text")
+    agent.is_judged(S.WORKING)
+
+
+def test_the_next_host_knows_what_stands_there(inn: Inn) -> None:
+    agent = actor(inn, OPENCODE)
+    agent.shows("permission-bash")
+    agent.is_judged(S.ASKING)
+    first = until(lambda: agent.now().asks)[0]
+    host = inn.processes[-1]
+    host.kill()
+    host.wait()
+    inn.open()
+    until(lambda: agent.now().asks and agent.now().asks[0].id != first.id)
+
+    assert [first.digest] == [request.digest for request in agent.now().asks]
+
+
+def test_tmux_that_is_killed_while_screens_are_looked_at_is_told_as_such(inn: Inn) -> None:
+    agents = [Actor(inn, f"abcdefg{letter}", *OPENCODE) for letter in "abcd"]
+    started(inn, *agents)
+    for agent in agents:
+        agent.shows("working-text")
+    for agent in agents:
+        agent.is_judged(S.WORKING)
+    for agent in agents:
+        agent.shows("working-before-text")
+    inn.server.kill_server()
+
+    for agent in agents:
+        until(lambda agent=agent: inn.session(agent.session).state in (S.LOST, S.ENDED))  # type: ignore[misc]
+
+
+HOSTILE = [
+    "while True: w('x' * 4096)",
+    "while True: w('\\x1b[2J\\x1b[H' + 'y\\n' * 50)",
+    "while True: w('\\x1b]0;' + '✳' * 5000 + '\\x07')",
+    "while True: w('\\x1b]0;[ ! ] Action Required | x\\x07'); s(.01)",
+    "while True: w('\\x1b]0;⠋ x\\x07\\x1b]0;x\\x07')",
+    "while True: w('\\x1b]7501;state=working\\x07\\x1b]7501;state=idle\\x07')",
+    "w('\\x1b]7501;state=' + 'w' * 10**6)\nwhile True: s(1)",
+    "w(' Do you want to proceed?\\n ❯ 1. Yes\\n   2. No\\n' * 20)\nwhile True: s(1)",
+    "while True: w('(' * 1000 + 'a' * 1000 + '\\x1b[H'); s(.01)",
+    "while True: w('\\x1b[1;1H\\x1b[38;2;1;2;3m#\\x1b[0m' * 500); s(.01)",
+    "w('\\x1bP' + 'q' * 10**5)\nwhile True: w('\\x1b_' + 'z' * 1000); s(.01)",
+    "n = 0\nwhile True: n += 1; w('\\r' + '|/-' [n % 3]); s(.005)",
+]
+PLAY = "import os, time\nw = lambda text: os.write(1, text.encode())\ns = time.sleep\n"
+
+
+@pytest.mark.timeout(180)
+def test_beside_twelve_hostile_panes_three_good_ones_stay_right(inn: Inn) -> None:
+    good = [
+        Actor(inn, "abcdefga", *CLAUDE),
+        Actor(inn, "abcdefgb", *CODEX),
+        Actor(inn, "abcdefgc", *OPENCODE),
+    ]
+    bad = [Actor(inn, f"badbad{letter}x", "claude", "2.1.330") for letter in "abcdefghijkl"]
+    for agent, does in zip(bad, HOSTILE, strict=True):
+        Path(agent.argv[0]).with_name("player.py").write_text(PLAY + does)
+    started(inn, *good, *bad)
+    asking = {"claude": "permission-bash", "codex": "permission-exec", "opencode": "permission-bash"}
+    for _ in range(2):
+        for case, state in (("idle", S.IDLE), ("working-text", S.WORKING), ("", S.ASKING)):
+            for agent in good:
+                agent.shows(case or asking[agent.name])
+            for agent in good:
+                agent.is_judged(state, 30)
+    for agent in good:
+        (request,) = until(lambda agent=agent: agent.now().asks)  # type: ignore[misc]
+        assert request.choices
+    for agent in good[1:]:
+        said = [fact for fact in inn.only(SignalSeen, agent.session) if fact.source == "screen"]
+        assert all((one.value, one.rule) != (two.value, two.rule) for one, two in itertools.pairwise(said))
+    for agent in bad:
+        assert S.LOST is not agent.now().state
