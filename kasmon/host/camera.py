@@ -8,6 +8,7 @@ from typing import Final, Protocol
 from kasmon.backends.tmux import Line, Listener
 from kasmon.errors import KasmonError
 from kasmon.host.rows import Sheet
+from kasmon.host.signs import Signs
 from kasmon.tmux import request as ask
 from kasmon.tmux.facts import ScreenFacts
 from kasmon.tmux.request import Row, Screen
@@ -35,6 +36,10 @@ class Viewer(Protocol):
         """There is a new picture."""
         ...
 
+    def clipped(self, text: str | None) -> None:
+        """The program puts *text* on the clipboard; None where that is too long."""
+        ...
+
     def gone(self, why: str) -> None:
         """There is no pane any more."""
         ...
@@ -51,6 +56,7 @@ class Camera(Listener):
         self.sheet = Sheet()
         self.facts: ScreenFacts | None = None
         """None before the first picture."""
+        self.signs = Signs()
         self._viewers: dict[Viewer, None] = {}
         self._loop = asyncio.get_running_loop()
         self._is_stale = True
@@ -94,6 +100,9 @@ class Camera(Listener):
 
     def printed(self, data: bytes) -> None:
         self._is_stale = True
+        for clip in self.signs.feed(data):
+            for viewer in list(self._viewers):
+                viewer.clipped(clip.text)
         if self._viewers:
             self.plan(echo=True)
 
@@ -150,7 +159,7 @@ class Camera(Listener):
         if isinstance(screen, KasmonError):
             return
         self.facts = screen.facts
-        self.sheet.take(screen.rows, screen.facts.height)
+        self.sheet.take(screen.rows, screen.facts.height, screen.facts.joins)
         self._busy = self._busy + 1 if self._is_stale else 0
         self._show()
 
@@ -166,7 +175,7 @@ class Camera(Listener):
             return
         if (row.facts.width, row.facts.height) == (self.facts.width, self.facts.height):
             self.facts = row.facts
-            self.sheet.take_row(row.y, row.row)
+            self.sheet.take_row(row.y, row.row, row.facts.joins)
             self._show()
 
     def _show(self) -> None:

@@ -63,7 +63,7 @@ class History:
             self._take(tries)
             return
         self.facts, self.up = screen.facts, up
-        self.sheet.take(screen.rows, screen.facts.height)
+        self.sheet.take(screen.rows, screen.facts.height, screen.facts.joins)
         self._on_change()
         if self._is_stale or grown:
             self.renew()

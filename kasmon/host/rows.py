@@ -9,8 +9,10 @@ from collections.abc import Sequence
 from typing import Final
 
 from kasmon.clean import clean_line
+from kasmon.host.cells import placed
 
 CHANGE: Final = re.compile(r"\x1b\[([0-9;:]*)m|([\x0e\x0f])")
+CONTROL: Final = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
 SHIFT_OUT: Final = "\x0e"
 LINE_DRAWING: Final = str.maketrans("+,-.0`afghijklmnopqrstuvwxyz{|}~", "→←↑↓█◆▒°±▒␋┘┐┌└┼⎺⎻─⎼⎽├┤┴┬│≤≥π≠£·")
 COLOURS: Final = {"38": "foreground", "48": "background", "58": "underline"}
@@ -61,8 +63,8 @@ class Sheet:
         self._made: list[tuple[bytes | None, Style, Style]] = []
         """Of each row: as captured, and the styles before and behind it."""
 
-    def take(self, captured: Sequence[bytes], height: int) -> None:
-        """The whole screen is *captured*, *height* rows of it."""
+    def take(self, captured: Sequence[bytes], height: int, joins: bool = False) -> None:
+        """The whole screen is *captured*, *height* rows of it; *joins* as for `cells.placed`."""
         rows: list[str] = []
         made: list[tuple[bytes | None, Style, Style]] = []
         style = PLAIN
@@ -72,21 +74,25 @@ class Sheet:
             if known is not None and known[0] == raw and known[1] is style:
                 row, behind = self.rows[y], known[2]
             else:
-                row, behind = alone(raw.decode("utf-8", "replace"), style)
+                row, behind = alone(raw.decode("utf-8", "replace"), style, joins)
             rows.append(row)
             made.append((raw, style, behind))
             style = behind
         self.rows, self._made = rows, made
 
-    def take_row(self, y: int, captured: bytes) -> None:
+    def take_row(self, y: int, captured: bytes, joins: bool = False) -> None:
         """Row *y*, captured alone, is *captured*."""
         if y < len(self.rows):
-            self.rows[y], _ = alone(captured.decode("utf-8", "replace"))
+            self.rows[y], _ = alone(captured.decode("utf-8", "replace"), joins=joins)
             self._made[y] = (None, PLAIN, PLAIN)
 
 
-def alone(row: str, style: Style = PLAIN) -> tuple[str, Style]:
-    """*row*, captured behind cells of *style*, standing alone; and the style behind it."""
+def alone(row: str, style: Style = PLAIN, joins: bool | None = None) -> tuple[str, Style]:
+    """*row*, captured behind cells of *style*, standing alone; and the style behind it.
+
+    Args:
+        joins: fit it into its cells, as `cells.placed` does; None leaves its characters whole.
+    """
     if style is PLAIN and row.isascii() and row.isprintable():
         return row, style
     pieces: list[str] = []
@@ -99,10 +105,14 @@ def alone(row: str, style: Style = PLAIN) -> tuple[str, Style]:
             if style.sgr is not written and style.sgr != written:
                 written = style.sgr
                 pieces.append(written)
-            pieces.append(text if text.isascii() and text.isprintable() else clean_line(text))
+            pieces.append(text if text.isascii() and text.isprintable() else _harmless(text, joins))
         if at + 2 < len(texts):
             style = style.after(texts[at + 1] if texts[at + 2] is None else texts[at + 2])
     return "".join(pieces), style
+
+
+def _harmless(text: str, joins: bool | None) -> str:
+    return clean_line(text) if joins is None or CONTROL.search(text) else placed(text, joins)
 
 
 def _shared(*look: *Look) -> Style:

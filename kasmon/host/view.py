@@ -7,7 +7,7 @@ from typing import Final, Literal
 from kasmon.host.camera import Camera
 from kasmon.host.connection import Connection
 from kasmon.host.history import History
-from kasmon.host.wire import Cursor, Gone, Modes, Rows
+from kasmon.host.wire import Clipped, Cursor, Gone, Modes, Rows
 from kasmon.model.permission import SessionId
 from kasmon.tmux.facts import ScreenFacts
 
@@ -82,6 +82,11 @@ class View:
         else:
             self._offer()
 
+    def clipped(self, text: str | None) -> None:
+        """The program puts *text* on the clipboard: told to who is in it, for nobody else would know why."""
+        if self.has_focus:
+            self._connection.push(Clipped(session=self._session, text=text), key=("clipped", self._session))
+
     def gone(self, why: str) -> None:
         """There is no pane any more."""
         self._camera = self._history = self._sent = None
@@ -124,7 +129,7 @@ class View:
             columns=facts.width,
             height=facts.height,
             changed=changed,
-            cursor=cursor_of(facts),
+            cursor=cursor_of(facts, self._camera.signs.shape),
             modes=modes_of(facts),
             full=full,
             scrolled=up,
@@ -136,8 +141,10 @@ class View:
         return rows
 
 
-def cursor_of(facts: ScreenFacts) -> Cursor:
-    shape = facts.cursor_shape if facts.cursor_shape in ("underline", "bar") else "block"
+def cursor_of(facts: ScreenFacts, heard: str = "") -> Cursor:
+    """The cursor; its shape as it was *heard*, where tmux does not tell it."""
+    shape = facts.cursor_shape or heard
+    shape = shape if shape in ("underline", "bar") else "block"
     return Cursor(facts.cursor_x, facts.cursor_y, facts.cursor_visible and not facts.is_dead, shape)
 
 

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 import msgspec
 
 from kasmon.tmux.quote import ID
+from kasmon.tmux.version import JOINS_SINCE, parse
 
 SEPARATOR = "|"
 OWN_ID = re.compile(r"[A-Za-z0-9_-]*")
@@ -94,13 +95,15 @@ class ScreenFacts(msgspec.Struct, frozen=True, kw_only=True):
     """Lines above the screen."""
     bracketed_paste: bool | None
     """None where tmux does not tell (before 3.7); `paste` brackets exactly when the program asked."""
+    joins: bool = False
+    """This tmux gives what is seen as one character one place (since 3.4), and not one to each of its parts."""
 
 
 SCREEN_FORMAT = (
     "#{pane_width}|#{pane_height}|#{cursor_x}|#{cursor_y}|#{cursor_flag}|#{cursor_shape}|"
     "#{mouse_standard_flag}|#{mouse_button_flag}|#{mouse_all_flag}|#{mouse_any_flag}|#{mouse_sgr_flag}|"
     "#{mouse_utf8_flag}|#{keypad_cursor_flag}|#{keypad_flag}|#{alternate_on}|#{pane_in_mode}|"
-    "#{pane_dead}|#{history_size}|#{bracket_paste_flag}"
+    "#{pane_dead}|#{history_size}|#{bracket_paste_flag}|#{version}"
 )
 
 
@@ -166,7 +169,7 @@ def orphans(panes: Sequence[PaneFacts], own_window: str) -> list[str]:
 def read_screen(line: bytes) -> ScreenFacts | None:
     """The screen in an answer to `SCREEN_FORMAT`; None if there is no such pane."""
     fields = line.decode("ascii", "replace").split(SEPARATOR)
-    if len(fields) != 19 or not fields[0].isdecimal():
+    if len(fields) != 20 or not fields[0].isdecimal():
         return None
     flags = [_number(field) > 0 for field in fields]
     return ScreenFacts(
@@ -189,6 +192,7 @@ def read_screen(line: bytes) -> ScreenFacts | None:
         is_dead=flags[16],
         history=_number(fields[17]),
         bracketed_paste=flags[18] if fields[18] else None,
+        joins=parse(f"tmux {fields[19]}") >= JOINS_SINCE,
     )
 
 

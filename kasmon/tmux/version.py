@@ -5,6 +5,9 @@ import re
 MINIMUM = (3, 2)
 """Flow control, format subscriptions and pane options came with 3.2."""
 
+JOINS_SINCE = (3, 4)
+"""What is seen as one character (an emoji with its variation, its skin, its joiners) has one place from here on."""
+
 UNRELEASED = (99, 0)
 
 

@@ -30,6 +30,8 @@ from kasmon.tui.tap import Tap
 LEGACY_KEYBOARD: Final = "\x1b[>0u"
 """Keys as they always were: a pane's program asked our terminal for nothing else."""
 POP_KEYBOARD: Final = "\x1b[<u"
+TMUX_KEYBOARD, POP_TMUX_KEYBOARD = "\x1b[>4;1m", "\x1b[>4;0m"
+"""A tmux around us keeps Shift+Enter and its like to itself unless it is asked; it knows no other way to be."""
 READ_BYTES: Final = 16 * 1024
 LONGEST_WAIT_S: Final = 1.0
 
@@ -82,6 +84,8 @@ class TapDriver(LinuxDriver):
         if wanted is not self._legacy:
             self._legacy = wanted
             self.write(LEGACY_KEYBOARD if wanted else POP_KEYBOARD)
+            if os.environ.get("TMUX"):
+                self.write(TMUX_KEYBOARD if wanted else POP_TMUX_KEYBOARD)
             self.flush()
 
     def write(self, data: str) -> None:

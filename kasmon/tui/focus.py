@@ -24,6 +24,7 @@ from kasmon.tui.thrift import PlainVertical
 PREVIEW_HZ: Final = 20.0
 RESIZE_S: Final = 0.1
 """A window is resized at most once in so long, in seconds."""
+ENDED: Final = "its program has ended; keys go nowhere"
 SETTLE_S: Final = 0.03
 """How long the layout gets to come to rest before a focused window takes its size."""
 
@@ -42,6 +43,7 @@ class FocusBar(Widget):
     label: reactive[str] = reactive("")
     waiting: reactive[int] = reactive(0)
     lost: reactive[str] = reactive("")
+    ended: reactive[bool] = reactive(False)
     scrolled: reactive[str] = reactive("")
 
     def __init__(self, leave: LeaveKey) -> None:
@@ -51,7 +53,7 @@ class FocusBar(Widget):
     def render(self) -> Text:
         parts = [
             (self.label, "name"),
-            (f"{self.lost}" if self.lost else "", "lost"),
+            (self.lost or (ENDED if self.ended else ""), "lost"),
             (_waiting(self.waiting), "waiting"),
             (self.scrolled, ""),
             (f"{self._leave.name} leaves", ""),

@@ -23,6 +23,7 @@ from types import MappingProxyType
 
 RESTORE = (
     b"\x1b[<u\x1b[<u"  # kitty's keyboard: Textual's and, in focus, ours
+    b"\x1b[>4;0m"  # a tmux's, in focus
     b"\x1b[?2004l\x1b[?1004l\x1b[?1003l\x1b[?1002l\x1b[?1000l\x1b[?1006l\x1b[?1015l\x1b[?1016l"
     b"\x1b[?2026l\x1b[?2031l\x1b[?2048l\x1b[?7h\x1b[0m\x1b[?1049l\x1b[0m\x1b[0 q\x1b[?25h"
 )

@@ -6,7 +6,7 @@ from typing import Final
 
 from kasmon.errors import KasmonError
 from kasmon.host.client import HostLink, link
-from kasmon.host.wire import Blur, Focus, FromHost, Gone, Rows, Unwatch, Watch
+from kasmon.host.wire import Blur, Focus, FromHost, FromTerminal, Gone, Unwatch, Watch
 from kasmon.model.command import Mode
 from kasmon.model.permission import SessionId
 from kasmon.paths import Places
@@ -20,7 +20,7 @@ class TerminalHost:
     """Implements `TerminalLink`. What was being watched is asked for again after the host came back."""
 
     def __init__(self, places: Places) -> None:
-        self.heard: Callable[[Rows | Gone], None] = lambda frame: None
+        self.heard: Callable[[FromTerminal], None] = lambda frame: None
         self._places = places
         self._link: HostLink | None = None
         self._opening: asyncio.Task[None] | None = None
@@ -68,7 +68,7 @@ class TerminalHost:
         self._opening = None
 
     def _push(self, frame: FromHost) -> None:
-        if isinstance(frame, Rows | Gone):
+        if isinstance(frame, FromTerminal):
             self.heard(frame)
 
     def _broke(self) -> None:

@@ -1,5 +1,6 @@
 """What lies over the dashboard: cards and dialogs."""
 
+from textual import events
 from textual.screen import ModalScreen
 
 from kasmon.tui.look import Look
@@ -9,6 +10,10 @@ class Overlay(ModalScreen[None]):
     """Takes the keyboard while it is there; a theme that changes meanwhile changes it too."""
 
     look: Look
+
+    def takes(self, key: events.Key) -> bool:
+        """Do at once what *key* means here, before the next one is looked at; False leaves it to who has the focus."""
+        return False
 
     def dress(self, look: Look) -> None:
         """Draw with *look* from now on."""

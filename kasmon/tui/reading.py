@@ -27,7 +27,7 @@ class ReadingDeeds:
         if session is None:
             return
         if session.mode is Mode.TMUX:
-            self.app.say("A terminal is read in place: shift+page up and down scroll it.")
+            self.app.inside.read_terminal(session)
             return
         self.app.inside.enter(session.id)
         if (story := self._story) is not None:
@@ -113,6 +113,17 @@ class ReadingDeeds:
         if (story := self._story) is not None:
             self._copy(story.screen_of_events.copied(answer=True))
 
+    # In a terminal's text, which has a screen of its own: `scrollback.py`.
+
+    def text_select(self) -> None:
+        self._in_text("text_select")
+
+    def text_left(self) -> None:
+        self._in_text("text_left")
+
+    def text_right(self) -> None:
+        self._in_text("text_right")
+
     # Finding.
 
     def find(self) -> None:
@@ -168,6 +179,12 @@ class ReadingDeeds:
 
     # Shared.
 
+    def _in_text(self, action: str) -> None:
+        from kasmon.tui.scrollback import Scrollback
+
+        if isinstance(self.app.screen, Scrollback):
+            self.app.screen.do(action)
+
     @property
     def _meant(self) -> "Session | None":
         """The session that somebody is inside of, or that the list's cursor is on."""
@@ -207,7 +224,11 @@ class ReadingDeeds:
         if piece is None or not piece.text:
             self.app.say("There is nothing to copy here.")
             return
-        self.app.copy_to_clipboard(piece.text)
-        self.app.want(Copy(text=piece.text))
-        lines = piece.text.count("\n") + 1
-        self.app.say(f"Copied the {piece.what}: {lines} {'line' if lines == 1 else 'lines'}.")
+        self.put_on_clipboard(piece.text, f"the {piece.what}: ")
+
+    def put_on_clipboard(self, text: str, what: str = "") -> None:
+        """Copy *text*, and say so."""
+        self.app.copy_to_clipboard(text)
+        self.app.want(Copy(text=text))
+        lines = text.count("\n") + 1
+        self.app.say(f"Copied {what}{lines} {'line' if lines == 1 else 'lines'}.")

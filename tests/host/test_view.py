@@ -72,7 +72,7 @@ async def test_a_row_is_text_with_whole_styles_and_nothing_else(inn: Inn) -> Non
         screen.watch()
         await screen.until_has("still")
 
-        assert ["\x1b[0;31mred", "\x1b[0;31mstill\x1b[m a\ufffdb ─"] == screen.rows[:2]
+        assert ["\x1b[0;31mred", "\x1b[0;31mstill\x1b[m ab ─"] == screen.rows[:2]
 
 
 async def test_cursor_and_modes_come_with_the_rows(inn: Inn) -> None:
@@ -458,3 +458,34 @@ def used_by_children(pid: int) -> int:
     """What the children of *pid* that have ended used, in page faults: every process adds some hundreds."""
     fields = Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()
     return int(fields[8]) + int(fields[10])
+
+
+# What tmux keeps to itself
+
+
+async def test_a_text_for_the_clipboard_is_told_to_who_is_in_the_terminal_and_to_nobody_else(inn: Inn) -> None:
+    script = r"while read x; do printf '\033]52;c;aGVsbG8=\007%s\n' done-$x; done"
+    async with inn.serving() as link, inn.client() as other:
+        await inn.run(link, ME, *sh(script))
+        inside, beside = Screen(link, ME), Screen(other, ME)
+        beside.watch()
+        inside.focus()
+        await inn.ready(ME)
+        inside.tell(Keys(session=inside.session, data=b"1\r"))
+        await inside.until_has("done-1")
+        await beside.until_has("done-1")
+        await auntil(lambda: inside.clips)
+
+        assert (["hello"], []) == (inside.clips, beside.clips)
+
+
+async def test_the_shape_of_the_cursor_is_the_one_that_the_program_asked_for(inn: Inn) -> None:
+    async with inn.serving() as link:
+        await inn.run(link, ME, *sh(r"read x; printf '\033[4 qunder'; read x; printf '\033[6 qbar'; exec cat"))
+        screen = Screen(link, ME)
+        screen.focus()
+        await inn.ready(ME)
+        for word, shape in (("under", "underline"), ("bar", "bar")):
+            screen.tell(Keys(session=screen.session, data=b"\r"))
+            await screen.until_has(word)
+            await auntil(lambda shape=shape: screen.last is not None and screen.last.cursor.shape == shape)  # type: ignore[misc]
