@@ -49,6 +49,10 @@ def _run(arguments: list[str]) -> int | None:
         near = get_close_matches(verb, app, n=1)
         hint = f"Did you mean {near[0]!r}?" if near else "See `kasmon --help`."
         raise UsageError(f"there is no command {verb!r}.", hint=hint)
+    if verb == "ctx":
+        from kasmon.commands.ctx import with_word
+
+        arguments = with_word(arguments)
     try:
         code: int | None = app(arguments)
     except CycloptsError as error:
@@ -133,9 +137,15 @@ def ls(
     watch: Annotated[bool, Parameter(negative=(), help="Go on, and print what changes.")] = False,
     state: States = None,
     wave: int | None = None,
+    tmux: Annotated[bool, Parameter(negative=(), help="List the panes of your own tmux, for `kasmon adopt`.")] = False,
+    socket: Annotated[str, Parameter(help="With --tmux: the socket of that tmux.")] = "",
     json: Json = False,
 ) -> None:
     """List the sessions, those that need you first."""
+    if tmux:
+        from kasmon.commands.adopting import ls_tmux
+
+        return ls_tmux(socket, wants_json=json)
     if watch:
         from kasmon.commands.watching import watch as follow
 
@@ -298,6 +308,44 @@ def rules(
 
 
 @app.command
+def adopt(
+    target: Annotated[str, Parameter(help="SESSION, SESSION:WINDOW, SESSION:WINDOW.PANE or %PANE of your own tmux.")],
+    /,
+    *,
+    name: Annotated[str, Parameter(help="What to call it; by default as its tmux session.")] = "",
+    socket: Annotated[
+        str, Parameter(help="The socket of that tmux; by default the one you are in, or the usual.")
+    ] = "",
+    json: Json = False,
+) -> None:
+    """Watch a session of your own tmux (`kasmon ls --tmux` lists them); it is never resized, renamed or ended."""
+    from kasmon.commands.adopting import adopt
+
+    adopt(target, name, socket, wants_json=json)
+
+
+@app.command
+def ctx(
+    session: Annotated[str | None, Parameter(help="Id or name; by default the session that this is run in.")] = None,
+    /,
+    *,
+    done: Annotated[
+        str | None,
+        Parameter(allow_leading_hyphen=True, help="Say that its task is done; a word on it may follow."),
+    ] = None,
+    waiting: Annotated[
+        str | None,
+        Parameter(allow_leading_hyphen=True, help="Say what it waits for on purpose; '' takes that back."),
+    ] = None,
+    json: Json = False,
+) -> None:
+    """Show the agent inside its task, wave and peers; note that it is done, or waits on purpose."""
+    from kasmon.commands.ctx import ctx
+
+    ctx(session, done=done, waiting=waiting, wants_json=json)
+
+
+@app.command
 def interrupt(session: Session, /, *, json: Json = False) -> None:
     """End the running turn."""
     from kasmon.commands import living
@@ -408,6 +456,33 @@ def bench(
 def completion(shell: Literal["bash", "zsh", "fish"], /) -> None:
     """Print the completion script of a shell: bash, zsh or fish."""
     sys.stdout.write(app.generate_completion(prog_name="kasmon", shell=shell))
+
+
+@app.command
+def explain(
+    session: Annotated[str | None, Parameter(help="Id, exact name, or the beginning of an id.")] = None,
+    /,
+    *,
+    screen: Annotated[
+        str | None, Parameter(allow_leading_hyphen=True, help="A captured screen, or a golden folder; `-` is stdin.")
+    ] = None,
+    agent: Annotated[str | None, Parameter(help="Whose screen that is.")] = None,
+    title: Annotated[
+        str | None, Parameter(allow_leading_hyphen=True, help="The window's title that belongs to it.")
+    ] = None,
+    agent_version: Annotated[str, Parameter(help="The agent's version; by default the newest that is known.")] = "",
+    export: Annotated[str | None, Parameter(help="Write the case into this folder, as a golden folder.")] = None,
+    json: Json = False,
+) -> None:
+    """Say which evidence made a state, which lost, and why."""
+    if screen is None:
+        refuse("explain SESSION")
+    elif agent is None or session is not None:
+        raise UsageError("a screen is explained for one agent.", hint="kasmon explain --screen FILE --agent AGENT")
+    else:
+        from kasmon.commands.explaining import explain_screen
+
+        explain_screen(screen, agent, title=title, version=agent_version, export=export, wants_json=json)
 
 
 def _later(name: str, what: str) -> None:

@@ -17,6 +17,7 @@ from kasmon.model.session import Session, Tokens
 from kasmon.tui.app import Kasmon
 from kasmon.tui.asks import AskCard
 from kasmon.tui.focus import FocusView
+from kasmon.tui.scrollback import Scrollback
 from kasmon.tui.session import SessionView
 from kasmon.tui.world import Settings
 from tests.fleets import StillClock, asking, change, command, crew, fleet, login, plan, question, working
@@ -75,6 +76,20 @@ def keys(*pressed: str) -> Act:
         await settled(pilot)
         await pilot.press(*pressed)
         await settled(pilot)
+
+    return act
+
+
+def printed(*pressed: str) -> Act:
+    """Read what the terminal under the cursor has printed, and press these keys there."""
+
+    async def act(pilot: Pilot[None]) -> None:
+        await settled(pilot)
+        await pilot.press("v")
+        await auntil(lambda: isinstance(pilot.app.screen, Scrollback), what="its text")
+        await pilot.pause()
+        await pilot.press(*pressed)
+        await pilot.pause()
 
     return act
 
@@ -251,6 +266,9 @@ SCENES: dict[str, Scene] = {
     "queue": Scene(act=keys("enter", "shift+tab", "j"), fleet=fleet(parser())),
     "completing-80x24": Scene((80, 24), keys("enter", *"see @pa"), fleet=fleet(parser())),
     "configuring": Scene(act=keys("enter", "f3"), fleet=fleet(parser())),
+    "printed-80x24": Scene(
+        (80, 24), printed("slash", *"read", "enter", "v", "k", "l"), fleet(working("docs", mode=Mode.TMUX))
+    ),
     "inside-terminal": Scene(act=keys("G", *"kkkk", "enter")),
     "too-small": Scene((39, 9)),
     "narrow-40x10": Scene((40, 10)),

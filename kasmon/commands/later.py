@@ -7,10 +7,7 @@ from kasmon.errors import UnableError
 LATER: Final = {
     "tell": "A message to a peer or a wave",
     "grep": "Search in all transcripts",
-    "adopt": "Watch a session of your own tmux",
     "recover": "Bring sessions back after a crash or reboot",
-    "explain": "Which evidence made a state",
-    "ctx": "Task, wave and peers, for the agent inside",
     "plan": "Check, show and run plans",
     "sandbox": "Sandboxed interpreters and their life",
     "mcp": "Tools for agents over MCP",

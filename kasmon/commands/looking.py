@@ -66,9 +66,12 @@ def described(session: Session, now: float) -> list[str]:
     tokens = session.tokens
     lines = {
         "state": f"{state}, for {since}, says {session.source or 'nobody'}",
-        "why": session.unsure_why or session.end_why,
+        "why": session.unsure_why or session.end_why or session.stuck_why,
+        "waits": session.waits,
+        "done": "" if session.done is None else session.done or "yes",
         "agent": f"{session.agent} in {session.mode} by {session.backend}"
         + (", bypassing" if session.bypassing else ""),
+        "adopted": f"{session.adopted} of your own tmux" if session.adopted else "",
         "fallback": session.fallback or "",
         "model": session.model,
         "permits": session.permission_mode,

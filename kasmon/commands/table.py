@@ -85,6 +85,10 @@ def last_words(session: Session) -> str:
             return session.end_why or session.last_line
         case SessionState.ASKING if session.asks:
             return f"{session.asks[0].tool} {session.asks[0].title}".strip()
+        case SessionState.WORKING if session.stuck:
+            return f"stuck? {session.stuck_why}"
+        case SessionState.WORKING | SessionState.IDLE if session.waits:
+            return f"waits: {session.waits}"
         case _:
             return session.last_line
 

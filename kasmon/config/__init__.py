@@ -2,11 +2,12 @@
 
 from kasmon.config.file import in_force, load, parse
 from kasmon.config.profile import Offer, Resolved, offers, resolve
-from kasmon.config.schema import Config, Limits, Profile, Tmux, Ui
+from kasmon.config.schema import Config, Limits, Notify, Profile, Tmux, Ui
 
 __all__ = [
     "Config",
     "Limits",
+    "Notify",
     "Offer",
     "Profile",
     "Resolved",

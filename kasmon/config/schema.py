@@ -30,6 +30,8 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True):
     """The model it is told to use; empty leaves the choice to the agent."""
     env: dict[str, str] = {}
     """Variables for its process. They lie in this file: name a secret with `kasmon new --env NAME` instead."""
+    clipboard: bool = False
+    """Whether what it puts on the clipboard while you are in its terminal gets to yours."""
     sandbox: Literal["", "jail", "microvm", "gvisor", "e2b"] = ""
     """What confines it; empty is nothing."""
 
@@ -69,6 +71,24 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     handshake_s: Seconds | None = None
     """For a structured agent to introduce itself, in seconds; empty is as long as its kind needs. Read likewise."""
 
+    stuck_after_minutes: Annotated[float, msgspec.Meta(ge=0, le=1440)] = 10.0
+    """An agent that works counts as stuck when nothing came of it for so long: no result, no file written, no work of
+    its children. 0 never. Read when its host starts."""
+    stuck_after_calls: Annotated[int, msgspec.Meta(ge=0, le=1000)] = 5
+    """Likewise when it made the very same call so often in a row; 0 never."""
+
+
+class Notify(msgspec.Struct, frozen=True, kw_only=True):
+    """How the dashboard calls you while you look elsewhere: by the bell (`ui.bell`), the desktop, and your command."""
+
+    desktop: Literal["auto", "yes", "no"] = "auto"
+    """Show a note on the desktop; needs kasmon[desktop]. auto does so where that is installed and works."""
+    command: tuple[str, ...] = ()
+    """A program and its arguments, run without a shell for each call. It finds KASMON_NOTIFY_KIND, _TITLE, _TEXT and
+    _SESSIONS in its environment, the same as JSON on its stdin, and is ended after 10 s."""
+    finished_after_s: Annotated[float, msgspec.Meta(ge=0, le=86400)] = 60.0
+    """Call also when an agent has finished after it worked so long, in seconds; 0 never does."""
+
 
 class Tmux(msgspec.Struct, frozen=True, kw_only=True):
     """kasmon's own tmux server."""
@@ -90,5 +110,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     """How the dashboard looks and sounds."""
     limits: Limits = Limits()
     """How long kasmon waits."""
+    notify: Notify = Notify()
+    """How the dashboard calls you while you look elsewhere."""
     tmux: Tmux = Tmux()
     """kasmon's own tmux server."""

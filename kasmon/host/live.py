@@ -1,6 +1,7 @@
 """What a structured agent is writing at this moment, for those who watch: shown and forgotten, no fact."""
 
 import asyncio
+import time
 from collections.abc import Callable
 
 from kasmon.backends.base import Chunk
@@ -19,6 +20,8 @@ class Live:
 
     def __init__(self, session: SessionId, hiding: Hiding | None = None) -> None:
         """*hiding*: what nobody is to see of it, not even for a moment."""
+        self.written_at = 0.0
+        """When something was last written, in seconds since the epoch."""
         self._session = session
         self._hiding = hiding or Hiding()
         self._text = {False: "", True: ""}
@@ -38,6 +41,7 @@ class Live:
 
     def write(self, chunk: Chunk) -> None:
         """*chunk* was written."""
+        self.written_at = time.time()
         self._text[chunk.thinking] += chunk.text
         self._show(chunk.thinking)
 

@@ -35,9 +35,11 @@ from kasmon.host.answers import WRITTEN_S, Answers
 from kasmon.host.book import Book, wanted
 from kasmon.host.connection import Connection
 from kasmon.host.pen import Pen
+from kasmon.host.said import said
 from kasmon.host.secret import secrets_of
 from kasmon.host.server import HostServer
 from kasmon.host.structured import Structured
+from kasmon.host.vigil import Vigil, limits_of
 from kasmon.host.wire import (
     Do,
     Done,
@@ -49,6 +51,7 @@ from kasmon.host.wire import (
     Quit,
     Read,
     Rename,
+    Say,
     Start,
     Unwatch,
     Watch,
@@ -94,6 +97,8 @@ class Host:
         self._answers = Answers(self._pen, self._agent)
         self._running = True
         server = HostServer(self._places.socket(self._id), self._receive, self._agent.live.unwatch)
+        vigil = Vigil(self._pen, limits_of(self._limits), lambda: self._agent.live.written_at)
+        watching = asyncio.create_task(vigil.keep())
         try:
             self._queue_first_prompt()
             if self._told:
@@ -101,6 +106,7 @@ class Host:
             if await self._listens(server):
                 await self._agent.live_through()
         finally:
+            watching.cancel()
             self._agent.live.end(self._pen.session.end_why)
             await self._pen.written(WRITTEN_S)
             await server.aclose()
@@ -141,7 +147,7 @@ class Host:
             await server.start()
         except OSError as error:
             why = f"its host cannot listen at {str(self._places.socket(self._id))!r}: {error.strerror}"
-            await self._agent.heard(SessionEnded(at=time.time(), why=why))
+            await self._agent.heard(SessionEnded(at=time.time(), why=why, never_began=True))
             return False
         return True
 
@@ -154,6 +160,8 @@ class Host:
                 if frame.session != self._id:
                     raise SessionNotFoundError(frame.session)
                 return self._do(connection, frame)
+            case Say():
+                return self._say(frame)
             case Watch():
                 self._agent.live.watch(connection, frame.rate_hz)
             case Unwatch():
@@ -170,6 +178,14 @@ class Host:
             case _:
                 pass
         return None
+
+    async def _say(self, frame: Say) -> Done:
+        if frame.session != self._id:
+            raise SessionNotFoundError(frame.session)
+        self._must_run()
+        self._pen.note(said(frame, time.time()))
+        await self._pen.written(WRITTEN_S)
+        return Done(n=frame.n)
 
     async def _do(self, connection: Connection, frame: Do) -> Done:
         receipt = None

@@ -175,7 +175,7 @@ class Structured:
     async def _open(self) -> Agent | None:
         """The agent; None if it could not be opened, or was told to end before, which is then noted."""
         if self._told_why:
-            await self.heard(SessionEnded(at=time.time(), why=self._told_why))
+            await self.heard(SessionEnded(at=time.time(), why=self._told_why, never_began=True))
             return None
         self._opening = asyncio.ensure_future(self._backend.open(self._with_figures()))
         limit_s = self._launch.handshake_s
@@ -193,7 +193,7 @@ class Structured:
             late = patience.expired() and f"it did not introduce itself within {limit_s:g} s"
             why = late or f"its backend failed: {error!r}"
             self.notice(f"The agent could not be opened: {why}", error)
-        await self.heard(SessionEnded(at=time.time(), why=why))
+        await self.heard(SessionEnded(at=time.time(), why=why, never_began=True))
         return None
 
     def _with_figures(self) -> Launch:

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Mapping
 
 from kasmon.backends.tmux import TmuxBackend
+from kasmon.backends.tmux.adopted import AdoptedBackend
 from kasmon.clean import clean_line
 from kasmon.errors import RefusedError, SessionBusyError, SessionEndedError, UnavailableError
 from kasmon.host import own_log
@@ -13,9 +14,10 @@ from kasmon.host.life import Life
 from kasmon.host.reading import lines, wanted
 from kasmon.host.view import View
 from kasmon.host.window import Window
-from kasmon.host.wire import Blur, Focus, Keys, Look, PaneSeen, Paste, Read, Scroll, Text, Unwatch, Watch
+from kasmon.host.wire import Blur, Focus, Keys, Look, PaneSeen, Paste, Read, Say, Scroll, Text, Unwatch, Watch
 from kasmon.model.command import Launch, Receipt, Requeue, Wish
 from kasmon.model.permission import SessionId
+from kasmon.model.stuck import StuckLimits
 from kasmon.paths import Places
 from kasmon.tmux import request as ask
 from kasmon.tmux.facts import PaneFacts
@@ -26,15 +28,30 @@ NO_PANE = "it has no pane any more"
 class Tenant:
     """The session *session* of the shared host."""
 
-    def __init__(self, places: Places, backend: TmuxBackend, session: SessionId) -> None:
+    def __init__(
+        self, places: Places, backend: TmuxBackend, session: SessionId, stuck: StuckLimits | None = None
+    ) -> None:
         self.session = session
         self._places = places
         self._backend = backend
+        self._stuck = stuck or StuckLimits()
         self._life: Life | None = None
         self._camera: Camera | None = None
         self._window: Window | None = None
         self._views: dict[Connection, View] = {}
         self._is_starting = False
+
+    @property
+    def backend(self) -> TmuxBackend:
+        """Whose panes it lives among."""
+        return self._backend
+
+    @property
+    def foreign_place(self) -> tuple[str, str] | None:
+        """Socket and pane of the user's own tmux, while it lives there."""
+        if self._backend.owns or self._camera is None or not self.is_alive:
+            return None
+        return str(self._backend.line.server.socket), self._camera.pane
 
     @property
     def is_alive(self) -> bool:
@@ -87,8 +104,15 @@ class Tenant:
             raise SessionEndedError(self.session)
         return await self._life.do(wish)
 
+    async def say(self, frame: Say) -> None:
+        """Note how its agent says that it stands; see `Life.say`."""
+        if self._life is None:
+            raise SessionEndedError(self.session)
+        await self._life.say(frame)
+
     def _live(self, life: Life) -> None:
         self._life = life
+        life.watch_over(self._stuck)
         self.settle(life.agent.pane, life.agent.window)
 
     # -- its pane
@@ -101,7 +125,8 @@ class Tenant:
         self.vacate(NO_PANE)
         self._camera = Camera(self._backend.line, pane)
         self._camera.on_closed = lambda: self.vacate(NO_PANE)
-        self._window = Window(self._backend.line, window, self._camera.renew)
+        if self._backend.owns:
+            self._window = Window(self._backend.line, window, self._camera.renew)
         for view in self._views.values():
             view.look(self._camera)
 
@@ -154,14 +179,19 @@ class Tenant:
             await asyncio.to_thread(self._backend.line.server.rename, self._window.id, clean_line(name) or self.session)
 
     async def forget(self) -> None:
-        """Give up the pane of its agent, which has ended.
+        """Give up the pane of its agent, which has ended; one of the user's own is let go, and runs on.
 
         Raises:
             SessionBusyError: if it runs.
         """
-        if self.is_alive:
+        if self.is_alive and self._backend.owns:
             raise SessionBusyError(self.session, "running")
+        if self.is_alive and self._life is not None:
+            self._life.agent.give_up()
+            await self._life.over()
         window = self._window
+        if isinstance(self._backend, AdoptedBackend) and self._camera is not None:
+            self._backend.line.release(self._camera.pane)
         self.vacate("the session was forgotten")
         if window is not None:
             await self._backend.line.ask(ask.kill_window(window.id))

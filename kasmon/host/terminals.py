@@ -18,6 +18,7 @@ from typing import Final
 from kasmon import __version__
 from kasmon.backends.surroundings import decoded
 from kasmon.backends.tmux import TmuxBackend
+from kasmon.backends.tmux.adopted import AdoptedBackend
 from kasmon.boot import boot
 from kasmon.config import Config, in_force
 from kasmon.errors import KasmonError, RefusedError, SessionNotFoundError, TmuxError
@@ -25,16 +26,19 @@ from kasmon.host import handed, own_log
 from kasmon.host.alive import HostLock, started_at
 from kasmon.host.book import wanted
 from kasmon.host.connection import Connection
+from kasmon.host.foreign import Foreigners
 from kasmon.host.idle import IDLE_S, LOOKS, Idleness
 from kasmon.host.life import write_off
 from kasmon.host.server import HostServer
-from kasmon.host.takeover import Estate, Fate, fate, strays, survey
+from kasmon.host.takeover import Estate, Fate, Left, fate, strays, survey
 from kasmon.host.tenant import Tenant
+from kasmon.host.vigil import limits_of
 from kasmon.host.wire import (
     Blur,
     Do,
     Done,
     Focus,
+    Foreign,
     Forget,
     Frame,
     FromClient,
@@ -46,15 +50,17 @@ from kasmon.host.wire import (
     Quit,
     Read,
     Rename,
+    Say,
     Scroll,
     Start,
     Unwatch,
     Watch,
     Welcome,
 )
-from kasmon.model.command import Mode
+from kasmon.model.command import Launch, Mode
 from kasmon.model.event import LineLost, SessionEnded
 from kasmon.model.permission import SessionId
+from kasmon.model.state import SessionState
 from kasmon.paths import Places, places
 from kasmon.tmux import request as ask
 from kasmon.tmux.facts import PaneFacts
@@ -81,7 +87,10 @@ class Terminals:
         self._idle_s = idle_s
         self._clock = clock
         self._idleness = Idleness(idle_s, clock())
-        self._backend = TmuxBackend(here, (config or Config()).tmux)
+        config = config or Config()
+        self._backend = TmuxBackend(here, config.tmux)
+        self._foreigners = Foreigners(here, config.tmux, self._lost_foreign)
+        self._stuck = limits_of(config.limits)
         self._tenants: dict[SessionId, Tenant] = {}
         self._tmux = ""
         self._told_to_end = asyncio.Event()
@@ -101,6 +110,7 @@ class Terminals:
             await server.aclose()
             await asyncio.gather(*(tenant.let_go() for tenant in self._tenants.values()))
             await self._backend.aclose()
+            await self._foreigners.aclose()
 
     def end(self) -> None:
         """End this host, cleanly and soon; agents go on."""
@@ -113,6 +123,7 @@ class Terminals:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(self._idle_s / LOOKS):
                     await self._told_to_end.wait()
+            await self._tidy_foreigners()
             is_needed = server.is_busy or any(tenant.is_alive for tenant in self._tenants.values())
             if self._idleness.is_over(is_needed, self._clock()):
                 return
@@ -131,6 +142,9 @@ class Terminals:
         began = await asyncio.to_thread(started_at, line.process.pid) if line.is_open and line.process else None
         of_boot = await asyncio.to_thread(boot)
         for left in estate.left:
+            if left.launch.adopted is not None:
+                await self._take_over_adopted(left)
+                continue
             session, facts = left.launch.session, panes.get(left.launch.session)
             match fate(left.session, facts, began, of_boot):
                 case Fate.FOUND:
@@ -147,6 +161,27 @@ class Terminals:
                         self._tenant(session).settle(facts.pane_id, facts.window_id)
         self._tidy(estate, panes)
 
+    async def _take_over_adopted(self, left: Left) -> None:
+        """Go on watching a pane of the user's own, if it is still there."""
+        launch, now = left.launch, left.session
+        if not now.generation or now.state in (SessionState.ENDED, SessionState.LOST):
+            return
+        try:
+            facts = await self._foreigners.of(launch).pane(launch)
+        except TmuxError as error:
+            gone = LineLost(at=time.time(), what="tmux server", why=error.message)
+            await write_off(self._places, launch.session, gone)
+            return
+        if facts is None:
+            await write_off(self._places, launch.session, SessionEnded(at=time.time(), why="its pane is gone"))
+            return
+        with contextlib.suppress(RefusedError):
+            await self._tenant(launch.session, launch).take_over(launch, facts)
+
+    async def _tidy_foreigners(self) -> None:
+        needed = [tenant.backend for tenant in self._tenants.values() if tenant.is_alive]
+        await self._foreigners.tidy(needed)
+
     def _tidy(self, estate: Estate, panes: dict[str, PaneFacts]) -> None:
         dead, others = strays(estate, panes)
         for facts in dead:
@@ -155,12 +190,22 @@ class Terminals:
             log.warning("pane %s of %r belongs to no session; it is left alone", facts.pane_id, facts.kasmon_id)
 
     def _lost(self, why: str) -> None:
-        for tenant in self._tenants.values():
-            tenant.lost(why)
+        self._lost_by(self._backend, why)
 
-    def _tenant(self, session: SessionId) -> Tenant:
+    def _lost_foreign(self, backend: AdoptedBackend, why: str) -> None:
+        self._lost_by(backend, why)
+
+    def _lost_by(self, backend: TmuxBackend, why: str) -> None:
+        for tenant in self._tenants.values():
+            if tenant.backend is backend:
+                tenant.lost(why)
+
+    def _tenant(self, session: SessionId, launch: Launch | None = None) -> Tenant:
+        """The tenant of that id; where it is new, *launch* says whether it lives in the user's own tmux."""
         if session not in self._tenants:
-            self._tenants[session] = Tenant(self._places, self._backend, session)
+            is_foreign = launch is not None and launch.adopted is not None
+            backend = self._foreigners.of(launch) if launch is not None and is_foreign else self._backend
+            self._tenants[session] = Tenant(self._places, backend, session, self._stuck)
         return self._tenants[session]
 
     # -- what clients want
@@ -172,6 +217,8 @@ class Terminals:
                     tenant.type(connection, frame)
             case Watch() | Unwatch() | Focus() | Blur() | Scroll():
                 return self._show(connection, frame)
+            case Foreign():
+                return self._foreigners.panes(frame, self._adopted())
             case Hello():
                 return Welcome(n=frame.n, pid=os.getpid(), kasmon=__version__, tmux=self._tmux)
             case Quit():
@@ -201,7 +248,7 @@ class Terminals:
 
         return show()
 
-    async def _answer(self, frame: Do | Start | Forget | Rename | Read | Look) -> Frame:
+    async def _answer(self, frame: Do | Start | Forget | Rename | Say | Read | Look) -> Frame:
         tenant = await self._found(frame.session)
         match frame:
             case Do(wish=wish):
@@ -211,8 +258,11 @@ class Terminals:
             case Forget():
                 await tenant.forget()
                 self._tenants.pop(frame.session, None)
+                await self._tidy_foreigners()
             case Rename(name=name):
                 await tenant.rename(name)
+            case Say():
+                await tenant.say(frame)
             case Read():
                 return await tenant.read(frame)
             case Look():
@@ -226,19 +276,25 @@ class Terminals:
             SessionNotFoundError: if there is no such session of tmux.
         """
         if session not in self._tenants:
-            await asyncio.to_thread(self._known, session)
-            tenant = self._tenant(session)
-            line = self._backend.line
+            launch = await asyncio.to_thread(self._known, session)
+            tenant = self._tenant(session, launch)
+            line = tenant.backend.line
             with contextlib.suppress(KasmonError):
                 if line.is_open and (facts := (await line.panes()).get(session)) is not None:
                     tenant.settle(facts.pane_id, facts.window_id)
         return self._tenants.get(session) or self._tenant(session)
 
-    def _known(self, session: SessionId) -> None:
+    def _adopted(self) -> dict[tuple[str, str], str]:
+        """The sessions that live in the user's own tmux, by socket and pane."""
+        return {place: id_ for id_, tenant in self._tenants.items() if (place := tenant.foreign_place) is not None}
+
+    def _known(self, session: SessionId) -> Launch:
         if not SESSION.fullmatch(session) or not self._places.folder(session).is_dir():
             raise SessionNotFoundError(session)
-        if wanted(self._places, session).mode is not Mode.TMUX:
+        launch = wanted(self._places, session)
+        if launch.mode is not Mode.TMUX:
             raise RefusedError(f"session {session!r} is structured; it has a host of its own.")
+        return launch
 
     def _left(self, connection: Connection) -> None:
         self._idleness.used(self._clock())

@@ -8,6 +8,7 @@ from typing import Any, Literal, TypeAlias
 
 import msgspec
 
+from kasmon.model.candidate import Candidate
 from kasmon.model.command import Receipt, Requeue, Wish
 from kasmon.model.permission import SessionId
 
@@ -60,6 +61,20 @@ class Rename(Numbered, frozen=True, kw_only=True, tag="rename"):
 
     session: SessionId
     name: str
+
+
+class Foreign(Numbered, frozen=True, kw_only=True, tag="foreign"):
+    """The shared tmux host: which panes has the user's own tmux at this socket? Answered by `ForeignPanes`."""
+
+    socket: str
+
+
+class Say(Numbered, frozen=True, kw_only=True, tag="say"):
+    """Note how the session's agent says that it stands; see `ContextSaid`. Answered by `Done`."""
+
+    session: SessionId
+    waiting: str | None = None
+    done: str | None = None
 
 
 class Read(Numbered, frozen=True, kw_only=True, tag="read"):
@@ -162,6 +177,14 @@ class Text(Numbered, frozen=True, kw_only=True, tag="text"):
     lines: tuple[str, ...]
 
 
+class ForeignPanes(Numbered, frozen=True, kw_only=True, tag="foreign-panes"):
+    """The panes that somebody may adopt, and which process their server is, as in `Adopted`."""
+
+    server_pid: int
+    server_started: str
+    panes: tuple[Candidate, ...]
+
+
 class PaneSeen(Numbered, frozen=True, kw_only=True, tag="pane-seen"):
     """What tmux says of a session's pane; titles and paths are cleaned."""
 
@@ -210,6 +233,16 @@ class Rows(Frame, frozen=True, kw_only=True, tag="rows"):
     history: int = 0
 
 
+class Clipped(Frame, frozen=True, kw_only=True, tag="clipped"):
+    """The program in a terminal that has this client's focus puts *text* on the clipboard; None where it is too long.
+
+    Nothing is on any clipboard yet: whether it gets there is for the client to decide.
+    """
+
+    session: SessionId
+    text: str | None
+
+
 class Written(Frame, frozen=True, kw_only=True, tag="written"):
     """Text that a structured agent is writing now, all of it since the last finished message."""
 
@@ -226,6 +259,24 @@ class Gone(Frame, frozen=True, kw_only=True, tag="gone"):
 
 
 FromClient: TypeAlias = (
-    Hello | Do | Start | Forget | Rename | Read | Look | Watch | Unwatch | Focus | Blur | Keys | Paste | Scroll | Quit
+    Hello
+    | Do
+    | Start
+    | Forget
+    | Rename
+    | Foreign
+    | Say
+    | Read
+    | Look
+    | Watch
+    | Unwatch
+    | Focus
+    | Blur
+    | Keys
+    | Paste
+    | Scroll
+    | Quit
 )
-FromHost: TypeAlias = Welcome | Done | Failed | Text | PaneSeen | Rows | Written | Gone
+FromHost: TypeAlias = Welcome | Done | Failed | Text | ForeignPanes | PaneSeen | Rows | Clipped | Written | Gone
+FromTerminal: TypeAlias = Rows | Clipped | Gone
+"""What a host tells of terminals unasked."""

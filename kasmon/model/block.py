@@ -13,6 +13,7 @@ from kasmon.model import asked, folding, markdown, tool
 from kasmon.model.command import ReceiptState
 from kasmon.model.drawing import INDENT, UNDER, Look
 from kasmon.model.event import (
+    ContextSaid,
     Event,
     ForeignSeen,
     LimitLifted,
@@ -36,6 +37,7 @@ from kasmon.model.event import (
     SessionStarted,
     SettingsChanged,
     SignalSeen,
+    StuckSeen,
     ThoughtSaid,
     ToolFinished,
     ToolStarted,
@@ -125,6 +127,10 @@ def _drawn(block: Block, look: Look) -> list[Line]:
             return _row([(f"✗ the {lost.what} is gone{why}", Token.ERROR)], look)
         case LineFound():
             return _row([("· it is back", Token.NOTICE)], look)
+        case StuckSeen() as seen:
+            return _row([(f"! stuck? {clean_line(seen.why)}", Token.WARNING)], look) if seen.why else []
+        case ContextSaid() as said_so:
+            return _stands(said_so, look)
         case ReceiptMoved() as moved if moved.receipt.state in (ReceiptState.REFUSED, ReceiptState.LOST):
             reason = f" · {clean_line(moved.receipt.reason)}" if moved.receipt.reason else ""
             prompt = f"! prompt {moved.receipt.state}: {clean_line(moved.receipt.text)}{reason}"
@@ -143,6 +149,14 @@ def _drawn(block: Block, look: Look) -> list[Line]:
             return []
         case other:
             assert_never(other)
+
+
+def _stands(said: ContextSaid, look: Look) -> list[Line]:
+    """How the agent says that it stands."""
+    rows = _row([(f"· waits: {clean_line(said.waiting)}", Token.NOTICE)], look) if said.waiting else []
+    if said.done is not None:
+        rows = [*rows, *_row([(f"· done: {clean_line(said.done)}" if said.done else "· done", Token.NOTICE)], look)]
+    return rows
 
 
 def live(text: str, thinking: bool, look: Look) -> list[Line]:

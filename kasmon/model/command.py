@@ -116,6 +116,19 @@ class Used(msgspec.Struct, frozen=True, kw_only=True):
     cost_usd: float | None = None
 
 
+class Adopted(msgspec.Struct, frozen=True, kw_only=True):
+    """Where a session runs that kasmon did not start: a pane of the user's own tmux."""
+
+    socket: str
+    pane: str
+    """tmux's id of it (`%5`), which says nothing in another server."""
+    target: str = ""
+    """How the user named it, or would: `work:1.0`."""
+    server_pid: int = 0
+    server_started: str = ""
+    """Which process that server is; as in `tmux.identity.Process`."""
+
+
 class Launch(msgspec.Struct, frozen=True, kw_only=True):
     """How a session is started, and started again; kept as `launch.json`. Variables' values are not in here."""
 
@@ -145,6 +158,8 @@ class Launch(msgspec.Struct, frozen=True, kw_only=True):
     """The agent was told to skip permissions; marked in its row."""
     window: str = ""
     """tmux: what its window is called; empty is the session's name."""
+    adopted: Adopted | None = None
+    """tmux: the pane of the user's own that it runs in; None for what kasmon started."""
     interrupt_key: Literal["", "ctrl-c", "escape"] = ""
     """tmux: the key that ends a turn; empty for what agents of this name take."""
     seed: int = 0

@@ -214,6 +214,8 @@ class SessionEnded(Fact, frozen=True, kw_only=True, tag="session.ended"):
     why: str = ""
     last_words: str = ""
     """The last lines that the agent's process wrote to its stderr."""
+    never_began: bool = False
+    """It was to be started, and was not: what waited for it waits on."""
 
 
 class SignalSeen(Fact, frozen=True, kw_only=True, tag="signal.seen"):
@@ -241,6 +243,21 @@ class LineLost(Fact, frozen=True, kw_only=True, tag="line.lost"):
 
 class LineFound(Fact, frozen=True, kw_only=True, tag="line.found"):
     pass
+
+
+class StuckSeen(Fact, frozen=True, kw_only=True, tag="stuck.seen"):
+    """Its host judged that nothing comes of the agent's work; or, with no reason, that something does again."""
+
+    why: str = ""
+
+
+class ContextSaid(Fact, frozen=True, kw_only=True, tag="context.said"):
+    """The agent said of itself how it stands, by `kasmon ctx`; None says nothing new."""
+
+    waiting: str | None = None
+    """What it waits for on purpose, until its next turn; empty: it waits no more."""
+    done: str | None = None
+    """Its task is done, with a word on it; empty where it gave none."""
 
 
 class ReceiptMoved(Fact, frozen=True, kw_only=True, tag="receipt.moved"):
@@ -294,6 +311,8 @@ Event: TypeAlias = (
     | SignalSeen
     | LineLost
     | LineFound
+    | StuckSeen
+    | ContextSaid
     | ReceiptMoved
     | QueueOrdered
     | Unknown

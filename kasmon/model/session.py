@@ -18,6 +18,7 @@ import msgspec
 
 from kasmon.model.command import Launch, Mode, Receipt, ReceiptId, ReceiptState
 from kasmon.model.event import (
+    ContextSaid,
     Event,
     Fact,
     ForeignSeen,
@@ -42,6 +43,7 @@ from kasmon.model.event import (
     SessionStarted,
     SettingsChanged,
     SignalSeen,
+    StuckSeen,
     ThoughtSaid,
     ToolFinished,
     ToolStarted,
@@ -53,6 +55,7 @@ from kasmon.model.event import (
 from kasmon.model.evidence import Signal, heard, judge
 from kasmon.model.permission import AskKind, Closed, Request, RequestId, SessionId
 from kasmon.model.state import ALIVE, ATTENTION, SessionState
+from kasmon.model.stuck import Progress, progressed
 
 KEPT_RECEIPTS: Final = 20
 KEPT_CLOSED: Final = 50
@@ -73,6 +76,8 @@ NEXT: dict[SessionState, dict[type[Fact], SessionState]] = {
 """Agents with a protocol: state -> fact -> state. SessionEnded ends every state, LineLost loses every one but ENDED; an
 open request makes STARTING, IDLE, WORKING and UNSURE ASKING."""
 
+REST: Final = frozenset({S.STARTING, S.IDLE, S.STANDBY, S.PAUSED})
+"""States out of which work is another turn, in a terminal too."""
 ASKABLE: Final = frozenset({S.STARTING, S.IDLE, S.WORKING, S.ASKING, S.UNSURE})
 WAITING: Final = (ReceiptState.QUEUED, ReceiptState.TYPED)
 ON_THE_WAY: Final = (*WAITING, ReceiptState.SUBMITTED, ReceiptState.STARTED)
@@ -108,6 +113,8 @@ class Session(msgspec.Struct, frozen=True, kw_only=True):
     machine: str = ""
     fallback: str | None = None
     bypassing: bool = False
+    adopted: str = ""
+    """The pane of the user's own tmux that it runs in; empty for what kasmon started."""
     task: int | None = None
     wave: int | None = None
     peers: int | None = None
@@ -128,6 +135,13 @@ class Session(msgspec.Struct, frozen=True, kw_only=True):
     recheck_at: float | None = None
     """In a terminal: when the state may be another one without any new fact, in seconds since the epoch."""
     stuck: bool = False
+    stuck_why: str = ""
+    progress: Progress = Progress()
+    """What came of its work, by which it is judged whether it is stuck."""
+    waits: str = ""
+    """What the agent said that it waits for on purpose; until its next turn."""
+    done: str | None = None
+    """What the agent said of its task, which is done; empty where it gave no word. None: it did not say so."""
     in_turn: bool = False
     """Whether a turn runs; agents with a protocol only."""
 
@@ -185,6 +199,8 @@ class Session(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def attention(self) -> int:
         """Its place in the list: the smaller, the sooner it needs a person."""
+        if self.stuck and self.state is S.WORKING:
+            return ATTENTION[S.UNSURE]
         return 2 if self.crashed else ATTENTION[self.state]
 
     @property
@@ -215,6 +231,7 @@ def created(launch: Launch, at: float, machine: str = "") -> Session:
         machine=machine,
         fallback=launch.fallback,
         bypassing=launch.bypassing,
+        adopted="" if launch.adopted is None else launch.adopted.target or launch.adopted.pane,
         task=launch.task,
         wave=launch.wave,
         peers=launch.peers,
@@ -227,7 +244,22 @@ def created(launch: Launch, at: float, machine: str = "") -> Session:
 
 def apply(session: Session, event: Event) -> Session:
     """*session* after *event*. Pure; a fact that fits no row changes nothing."""
-    return _restated(session, _noted(session, event), event)
+    noted = _noted(session, event)
+    if (progress := progressed(session.progress, event)) is not session.progress:
+        noted = msgspec.structs.replace(noted, progress=progress)
+    return _settled(session, _restated(session, noted, event), event)
+
+
+def _settled(before: Session, after: Session, event: Event) -> Session:
+    """*after*, with what only holds while it works, or until its next turn."""
+    begins = before.state in REST and after.state is S.WORKING
+    if after.waits and (begins or isinstance(event, TurnStarted | SessionStarted | SessionEnded)):
+        after = msgspec.structs.replace(after, waits="")
+    if after.done is not None and isinstance(event, SessionStarted):
+        after = msgspec.structs.replace(after, done=None)
+    if after.stuck and after.state is not S.WORKING:
+        after = msgspec.structs.replace(after, stuck=False, stuck_why="")
+    return after
 
 
 def _noted(session: Session, event: Event) -> Session:
@@ -302,6 +334,18 @@ def _noted(session: Session, event: Event) -> Session:
             return _receipted(session, event.receipt)
         case QueueOrdered():
             return put(session, receipts=_ordered(session.receipts, event.receipts))
+        case StuckSeen():
+            return put(session, stuck=bool(event.why), stuck_why=event.why)
+        case ContextSaid():
+            waits = session.waits if event.waiting is None else event.waiting
+            is_stuck = session.stuck and not waits
+            return put(
+                session,
+                waits=waits,
+                done=session.done if event.done is None else event.done,
+                stuck=is_stuck,
+                stuck_why=session.stuck_why if is_stuck else "",
+            )
         case (
             Opened()
             | SessionCreated()
@@ -335,7 +379,7 @@ def _restated(before: Session, noted: Session, event: Event) -> Session:
         source = "protocol" if state is not before.state or isinstance(event, SessionStarted) else before.source
         why = (before.unsure_why or LINE_WAS_LOST) if state is S.UNSURE else None
         asking = noted.asks[0].kind if state is S.ASKING else None
-    changed = state is not before.state or isinstance(event, SessionStarted)
+    changed = state is not before.state or isinstance(event, SessionStarted | SessionEnded)
     return msgspec.structs.replace(
         noted,
         state=state,
@@ -417,7 +461,8 @@ def _started(session: Session, event: SessionStarted) -> Session:
 
 def _ended(session: Session, event: SessionEnded) -> Session:
     gone = _all_withdrawn(session, "the agent ended", event.at)
-    receipts = _lost(gone, frozenset(ON_THE_WAY), "the agent ended", event.at)
+    lost = frozenset(ON_THE_WAY) - ({ReceiptState.QUEUED} if event.never_began else set())
+    receipts = _lost(gone, lost, "the agent ended", event.at)
     return msgspec.structs.replace(
         gone,
         exit_code=event.exit_code,

@@ -31,6 +31,7 @@ FOLDED_BY: Final = (
     "model/event.py",
     "model/evidence.py",
     "model/state.py",
+    "model/stuck.py",
     "model/command.py",
     "model/permission.py",
 )

@@ -113,6 +113,6 @@ def _leave_ended(places: Places, launch: Launch, why: str) -> None:
         try:
             book = Book(places, launch.session)
             if book.session.state is not SessionState.ENDED:
-                book.append(SessionEnded(at=time.time(), why=why))
+                book.append(SessionEnded(at=time.time(), why=why, never_began=True))
         finally:
             lock.let_go()

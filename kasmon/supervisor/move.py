@@ -43,6 +43,8 @@ async def move(places: Places, config: Config, session: Session, to: Mode) -> La
         LaunchError: if it did not start there, or not with this conversation; it runs where it was, or the message says
             otherwise.
     """
+    if session.adopted:
+        raise RefusedError(f"session {session.name!r} is of your own tmux, so it is not moved.")
     if to is session.mode:
         raise RefusedError(f"session {session.name!r} runs in mode {to.value!r} already.")
     if session.queue:

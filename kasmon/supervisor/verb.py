@@ -23,7 +23,7 @@ from kasmon.errors import (
 )
 from kasmon.host.book import wanted as launch_of
 from kasmon.host.client import HostLink, link
-from kasmon.host.wire import Do, Done, Forget, Look, Numbered, PaneSeen, Rename
+from kasmon.host.wire import Do, Done, Forget, Look, Numbered, PaneSeen, Rename, Say
 from kasmon.model.command import Answer, Configure, Interrupt, Mode, Prompt, Receipt, Requeue, Stop, When, Wish
 from kasmon.model.event import SessionEnded, SessionForgotten, SessionRenamed
 from kasmon.model.permission import SessionId
@@ -45,6 +45,7 @@ __all__ = [
     "attach_argv",
     "configure",
     "create",
+    "declare",
     "forget",
     "interrupt",
     "pane",
@@ -114,6 +115,18 @@ async def configure(places: Places, session: Session, wish: Configure) -> None:
     await _do(places, session, wish)
 
 
+async def declare(places: Places, session: Session, *, waiting: str | None = None, done: str | None = None) -> None:
+    """Note what the session's agent says of itself: what it waits for on purpose, or that its task is done.
+
+    Raises:
+        SessionEndedError, HostUnreachableError: if it does not run.
+    """
+    if session.state is SessionState.ENDED:
+        raise SessionEndedError(session.name)
+    async with contextlib.aclosing(await link(places, session.id, session.mode)) as host:
+        await host.ask(Say(n=0, session=session.id, waiting=waiting, done=done))
+
+
 async def interrupt(places: Places, session: Session) -> None:
     """End the agent's turn.
 
@@ -158,6 +171,11 @@ async def restart(places: Places, session: Session, *, force: bool = False) -> N
         RefusedError: if it runs, and *force* does not say to stop it first.
         KasmonError: as `begin` does.
     """
+    if session.adopted:
+        raise RefusedError(
+            f"session {session.name!r} is of your own tmux: kasmon starts nothing there.",
+            hint=f"Start it there, then `kasmon adopt {session.adopted}`.",
+        )
     if session.state in ALIVE:
         if not force:
             raise RefusedError(
@@ -202,10 +220,12 @@ async def rename(places: Places, session: Session, name: str) -> str:
 async def forget(places: Places, session: Session) -> None:
     """Take an ended session off the list, with its variables and its dead pane; its log stays.
 
+    One of the user's own tmux is let go as it is: nothing there changes.
+
     Raises:
         RefusedError: if its agent runs, or may.
     """
-    if session.state in ALIVE:
+    if session.state in ALIVE and not session.adopted:
         raise RefusedError(
             f"session {session.name!r} is {session.state}, so it is not forgotten.",
             hint=f"Stop it first: `kasmon stop {session.id}`.",

@@ -191,9 +191,7 @@ class Daemon:
     @contextlib.contextmanager
     def _turn(self, kind: int) -> Iterator[None]:
         try:
-            handle = os.open(
-                self.socket.with_name(f"{self.socket.name}.turn"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600
-            )
+            handle = os.open(self._turns, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         except OSError as error:
             raise TmuxServerGoneError(str(self.socket)) from error
         try:
@@ -201,6 +199,11 @@ class Daemon:
             yield
         finally:
             os.close(handle)
+
+    @property
+    def _turns(self) -> Path:
+        """The file by which our processes take turns."""
+        return self.socket.with_name(f"{self.socket.name}.turn")
 
     @property
     def _record(self) -> Path:

@@ -13,7 +13,6 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, ClassVar, Final, Literal, cast
 
-from rich.text import Text
 from textual import events
 from textual.app import App, ComposeResult
 from textual.command import CommandPalette, Provider
@@ -27,6 +26,7 @@ from kasmon.model.fleet import Fleet
 from kasmon.model.permission import SessionId
 from kasmon.tui.bars import is_offered, offers
 from kasmon.tui.board import Board
+from kasmon.tui.calls import Calls
 from kasmon.tui.clock import Clock, RealClock
 from kasmon.tui.deeds import Deeds
 from kasmon.tui.desk import Desk
@@ -48,14 +48,14 @@ from kasmon.tui.messages import (
     PromptEntered,
     SessionOpened,
 )
-from kasmon.tui.notices import Toast, toasts
+from kasmon.tui.notices import Toast, shortened, toasts
 from kasmon.tui.order import difference
 from kasmon.tui.overlay import Overlay
 from kasmon.tui.safety import NoColours, NothingActs, log_crash
 from kasmon.tui.shelf import Shelf
 from kasmon.tui.theme import DEFAULT, PLAIN, ThemeFile, terminal_theme, textual_theme
 from kasmon.tui.thrift import lighten_strips
-from kasmon.tui.world import Create, Settings, Tell, Wanted, World
+from kasmon.tui.world import Adopt, Create, Settings, Tell, Wanted, World
 
 LATER_IMPORTS: Final = (
     "textual.widgets._text_area",
@@ -112,6 +112,9 @@ class Kasmon(App[None], inherit_bindings=False):
         self.deeds = Deeds(self)
         self.inbox = Inbox(self)
         self.inside = Inside(self)
+        self.calls = Calls(self)
+        self.crash = ""
+        """What is said on the terminal once it is as before; empty while nothing crashed."""
         self.desk = Desk(self.look, self.clock, self.inside.make)
         self._filters: list[LineFilter] = [each for each in self._filters if not isinstance(each, Monochrome)]
         self._filters += [NothingActs(), *([NoColours()] if self.no_color else [])]
@@ -136,6 +139,7 @@ class Kasmon(App[None], inherit_bindings=False):
         self.desk.table.focus()
         self.offer_keys()
         self.set_interval(1.0, self.desk.tick)
+        self.set_interval(1.0, self.calls.tick)
         self.inbox.start()
         if self.world is not None:
             self.world.hear(self.inside.heard)
@@ -199,6 +203,8 @@ class Kasmon(App[None], inherit_bindings=False):
         above = self.screen_stack[-1] if len(self.screen_stack) > 1 else None
         if isinstance(above, Dialog) and above.keeps(key):
             return True
+        if isinstance(above, Overlay) and above.takes(key):
+            return True
         if self.is_too_small and not self.desk.focused_inside and set(key.aliases) & set(self.keys.of("quit")):
             self.action_do("quit")
             return True
@@ -236,14 +242,15 @@ class Kasmon(App[None], inherit_bindings=False):
         return len(self.screen_stack) == 1 and self.desk.has_class("-too-small")
 
     def _handle_exception(self, error: Exception) -> None:
-        """Textual's own report would print the values of variables; ours is one line, and places in the log."""
+        """Textual's own report would print the values of variables; ours is `crash`, and places in the log."""
         self._return_code = 1
         if self._exception is None:
             self._exception = error
             self._exception_event.set()
         log_crash(error)
         name = type(error).__name__
-        self.panic(Text(f"kasmon: the dashboard crashed ({name}); the agents go on. Run `kasmon` again."))
+        self.crash = self.crash or f"the dashboard crashed ({name}); the agents go on. Run `kasmon` again."
+        self.panic()
 
     # The fleet.
 
@@ -253,6 +260,8 @@ class Kasmon(App[None], inherit_bindings=False):
         change = difference(self.fleet, fleet)
         self.fleet = fleet
         told = toasts(before, change.changed) if self.has_fleet else []
+        if self.has_fleet:
+            self.calls.take(before, change)
         self.has_fleet = True
         self.desk.take(fleet, change)
         if self.desk.focused_inside and self.desk.preview.session is None:
@@ -266,14 +275,11 @@ class Kasmon(App[None], inherit_bindings=False):
         self.offer_keys()
 
     def _toast(self, told: Iterable[Toast]) -> None:
-        told = list(told)
-        if told and self.settings.bell:
-            self.bell()
         if not self.settings.toasts:
             return
         if any(isinstance(screen, Overlay) for screen in self.screen_stack):
             return  # nothing lies over a card or a dialog; the list says it, and the bell did
-        for toast in told[:3]:
+        for toast in shortened(told):
             if toast.state != "asking" or not self.list_has_keys:
                 self.notify(toast.text, title=toast.title, severity=toast.severity, markup=False)
 
@@ -327,7 +333,7 @@ class Kasmon(App[None], inherit_bindings=False):
         dialog = self._dialog(token)
         if dialog is not None:
             word = dialog.done(wanted, word)
-        if isinstance(wanted, Create):
+        if isinstance(wanted, Create | Adopt):
             self.desk.table.await_name(wanted.name)
         if word and not self.inside.shows_what_becomes_of(wanted):
             self.say(word)
@@ -393,6 +399,7 @@ class Kasmon(App[None], inherit_bindings=False):
     def _adopt(self, settings: Settings) -> None:
         """Take *settings* as far as they can be used; what cannot stays as it was."""
         self.settings = settings
+        self.calls.alerts.finished_after_s = settings.finished_after_s
         try:
             self.keys = chosen(settings.keys, settings.config_path or "config", settings.config_text)
             self.inside.leave_key = leave_key(self.keys.chosen.get("leave_focus", ("ctrl+]",))[0])

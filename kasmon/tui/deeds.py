@@ -6,8 +6,10 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from kasmon.clean import clean_line
-from kasmon.errors import InteractiveOnlyError
+from kasmon.errors import InteractiveOnlyError, KasmonError
+from kasmon.model.attention import need
 from kasmon.model.command import Interrupt, Mode, Stop
+from kasmon.model.permission import SessionId
 from kasmon.model.session import Session
 from kasmon.model.state import ALIVE
 from kasmon.model.text import Line
@@ -17,6 +19,7 @@ from kasmon.tui.reading import ReadingDeeds
 from kasmon.tui.world import Forget, MoveTo, Restart, Tell, Wanted
 
 if TYPE_CHECKING:
+    from kasmon.tui.adopting import Adopting
     from kasmon.tui.app import Kasmon
     from kasmon.tui.dialogs import NewSession, Question, Sure
 
@@ -49,11 +52,29 @@ class Deeds(ReadingDeeds):
 
     def next(self) -> None:
         """Also shows what the session asks, if it asks."""
-        wanted = self.app.desk.table.next_that_needs()
-        if wanted is None:
-            self.app.say("Nobody needs you right now.")
-        else:
+        if (wanted := self._next_that_needs()) is not None:
             self.app.desk.table.select(wanted)
+
+    def next_inside(self) -> None:
+        """From wherever the keyboard is, as long as no dialog has it."""
+        app = self.app
+        if len(app.screen_stack) > 1 or app.desk.filter_bar.box is not None:
+            return
+        if (wanted := self._next_that_needs()) is not None:
+            app.inside.enter(wanted)
+
+    def _next_that_needs(self) -> SessionId | None:
+        """The next session of the list that needs a person; where there is none, it says so."""
+        app = self.app
+        wanted = app.desk.table.next_that_needs()
+        if wanted is None:
+            elsewhere = {one.id for one in app.fleet.sessions if need(one)} - {one.id for one in app.desk.table.shown()}
+            here = app.desk.table.selected
+            session = None if here is None else app.desk.table.session(here)
+            nobody = "Nobody else needs you" if session is not None and need(session) else "Nobody needs you"
+            hidden = f" here; {len(elsewhere)} not in the list: {app.keys.shown('show_all')} shows all"
+            app.say(f"{nobody}{hidden if elsewhere else ' right now'}.")
+        return wanted
 
     # The selected session.
 
@@ -88,6 +109,10 @@ class Deeds(ReadingDeeds):
         session = self._alive()
         if session is None:
             return
+        if session.adopted:
+            name, key = clean_line(session.name), self.app.keys.shown("forget")
+            self.app.say(f"{name} runs in your own tmux: end it there. {key} lets go of it.", severity="warning")
+            return
         busy = "It is in the middle of a turn." if session.state.value in ("working", "asking") else ""
         lines = [f"{session.name} is asked to finish, and ended if it does not.", busy, "Its log and its folder stay."]
         wanted = Tell(session=session.id, wish=Stop())
@@ -120,6 +145,10 @@ class Deeds(ReadingDeeds):
     def forget(self) -> None:
         session = self._selected()
         if session is None:
+            return
+        if session.adopted and session.state in ALIVE:
+            lines = (f"{session.name} leaves the list.", "It runs on in your own tmux, as it is.")
+            self._ask("Let go", lines, "let it go", Forget(session=session.id))
             return
         if session.state in ALIVE and session.generation:
             self.app.say(f"{clean_line(session.name)} runs; stop it first.", severity="warning")
@@ -154,6 +183,22 @@ class Deeds(ReadingDeeds):
     async def _offer(self, dialog: "NewSession") -> None:
         world = self.app.world
         dialog.offer_agents(await world.offers() if world is not None else ())
+
+    def adopt(self) -> None:
+        """The dialog is there at once; the panes come when they are known."""
+        from kasmon.tui.adopting import Adopting
+
+        app = self.app
+        dialog = Adopting(app.look, app.keys)
+        app.push_screen(dialog)
+        app.run_worker(self._list_panes(dialog), group="dialog", exclusive=True)
+
+    async def _list_panes(self, dialog: "Adopting") -> None:
+        world = self.app.world
+        try:
+            dialog.offer_panes(await world.foreign_panes() if world is not None else ())
+        except KasmonError as error:
+            dialog.nothing(error)
 
     def broadcast(self) -> None:
         sessions = [session for session in self.app.desk.table.shown() if session.state in ALIVE]

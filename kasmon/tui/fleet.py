@@ -13,6 +13,7 @@ from textual.scroll_view import ScrollView
 from textual.strip import Strip
 from textual.widget import Widget
 
+from kasmon.model.attention import next_pressing, pressing, waiting_peers
 from kasmon.model.fleet import Fleet
 from kasmon.model.permission import SessionId
 from kasmon.model.session import Session
@@ -22,7 +23,7 @@ from kasmon.tui.look import Look, Span
 from kasmon.tui.messages import SessionOpened, SessionSelected, SortWanted
 from kasmon.tui.nothing import nothing_lines
 from kasmon.tui.order import Arranger, Change, Heading, Item, Row, View, difference
-from kasmon.tui.paint import Brush
+from kasmon.tui.paint import Brush, runs
 from kasmon.tui.row import Column, Line, column_at, columns, header, heading, moments, row
 
 QUIET_S: Final = 1.0
@@ -200,13 +201,11 @@ class SessionTable(ScrollView, can_focus=True):
                 return
 
     def next_that_needs(self) -> SessionId | None:
-        """The next session below the cursor, or from the top, that waits for a person."""
-        count = len(self.items)
-        for step in range(1, count + 1):
-            item = self.items[(self._index + step) % count]
-            if isinstance(item, Row) and (session := self.session(item.session)) and session.attention <= 3:
-                return item.session
-        return None
+        """The session of the list that needs a person most, and from it the next one; None if nobody else does."""
+        now = self.clock.now()
+        order = pressing(self.shown(), now, waiting_peers(self._arranger.sessions.values()))
+        found = next_pressing(order, self.selected)
+        return None if found is None else found.id
 
     def fold(self, shut: bool) -> None:
         """Fold or unfold the group under the cursor: a wave, or a session with child rows."""
@@ -367,5 +366,5 @@ class SessionTable(ScrollView, can_focus=True):
     def _paint(self, lines: Iterable[int]) -> None:
         """Draw these *lines* of what is shown anew. Textual's own way renders every widget that they cross."""
         width = self.scrollable_content_region.width  # beside the scrollbar, which lies over the lines
-        if regions := [Region(0, y, width, 1) for y in lines]:
+        if regions := [Region(0, y, width, rows) for y, rows in runs(lines)]:
             self._brush.paint(self, regions)

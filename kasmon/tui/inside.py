@@ -2,16 +2,18 @@
 
 import asyncio
 import contextlib
+from functools import partial
 from typing import TYPE_CHECKING, Final, cast
 
 from textual.widget import Widget
 
 from kasmon.clean import clean_line
 from kasmon.errors import KasmonError
-from kasmon.host.wire import Gone, Rows
+from kasmon.host.wire import Clipped, FromTerminal, Gone, Rows
 from kasmon.model.command import Mode, Prompt
 from kasmon.model.permission import SessionId
 from kasmon.model.session import Session
+from kasmon.model.state import ALIVE
 from kasmon.tmux.greeting import greeted
 from kasmon.tui.feed import Transcripts
 from kasmon.tui.focus import FocusView
@@ -38,6 +40,8 @@ class Inside:
         self.leave_key: LeaveKey = CTRL_BRACKET
         self.transcripts = Transcripts()
         self._drafts: dict[SessionId, str] = {}
+        self._clipboard_told: set[str] = set()
+        """The agents of which was said that they may not write to the clipboard."""
 
     @property
     def widget(self) -> Widget | None:
@@ -98,6 +102,8 @@ class Inside:
         session = self.app.desk.preview.session
         if session is not None and self.story is not None:
             self.story.learn(session)
+        elif session is not None and isinstance(self.widget, FocusView):
+            self.widget.bar.ended = session.generation > 0 and session.state not in ALIVE
 
     def scroll(self, pages: int) -> None:
         """Scroll the transcript down by so many pages, up where negative."""
@@ -113,14 +119,33 @@ class Inside:
         told = self.transcripts.known(session)
         return told.diff if told else ""
 
-    def heard(self, push: Rows | Gone) -> None:
+    def heard(self, push: FromTerminal) -> None:
         """A host told something of a terminal."""
         view = self.widget
         if isinstance(view, FocusView) and view.session == push.session:
-            if isinstance(push, Rows):
-                view.show(push)
-            else:
-                view.lost(clean_line(push.why))
+            match push:
+                case Rows():
+                    view.show(push)
+                case Clipped():
+                    self._clip(push)
+                case Gone():
+                    view.lost(clean_line(push.why))
+
+    def _clip(self, push: Clipped) -> None:
+        """Put on the clipboard what the program wants there, where the config allows it; say either."""
+        app, session = self.app, self.app.desk.table.session(push.session)
+        if session is None or not self.is_in_terminal:
+            return
+        name = clean_line(session.name)
+        if session.agent not in app.settings.clipboard:
+            if session.agent not in self._clipboard_told:
+                self._clipboard_told.add(session.agent)
+                allow = f"[agents.{clean_line(session.agent)}] clipboard = true"
+                app.say(f"{name} wants to put something on the clipboard; {allow} would let it.", severity="warning")
+        elif push.text is None:
+            app.say(f"{name} wants to put more on the clipboard than is allowed; nothing was.", severity="warning")
+        else:
+            app.deeds.put_on_clipboard(push.text, f"for {name}: ")
 
     def enter(self, wanted: SessionId) -> None:
         """Give the keyboard to this session."""
@@ -177,6 +202,28 @@ class Inside:
         elif session not in self._drafts:
             self._drafts[session] = text
 
+    def read_terminal(self, session: Session) -> None:
+        """Show what the session's terminal has printed, to read, search and copy."""
+        if self.app.world is not None:
+            self.app.run_worker(self._read_terminal(session), group="scrollback", exclusive=True)
+
+    async def _read_terminal(self, session: Session) -> None:
+        from kasmon.tui.buffer import Buffer  # seldom needed
+        from kasmon.tui.open_link import look_at
+        from kasmon.tui.scrollback import Scrollback
+
+        app = self.app
+        assert app.world is not None
+        try:
+            lines = await app.world.printed(session.id)
+        except KasmonError as error:
+            app.say(f"{error.message} {error.hint}", severity="error")
+            return
+        if len(app.screen_stack) == 1:  # nobody opened anything else meanwhile
+            name = clean_line(session.name)
+            copied, looked = app.deeds.put_on_clipboard, partial(look_at, app)
+            app.push_screen(Scrollback(app.look, app.keys, name, Buffer(lines), copied, looked))
+
     def attach(self, session: SessionId) -> None:
         """Leave the screen to the session's real terminal, and come back."""
         if self.app.world is not None:
@@ -204,7 +251,9 @@ class Inside:
         assert self.app.world is not None
         try:
             argv = await self.app.world.attach_argv(session)
-            await attached(self.app, greeted(argv, HOW_TO_COME_BACK))
+            seen = self.app.desk.table.session(session)
+            is_own = seen is not None and bool(seen.adopted)
+            await attached(self.app, argv if is_own else greeted(argv, HOW_TO_COME_BACK))
         except KasmonError as error:
             self.app.say(f"{error.message} {error.hint}", severity="error")
         self.app.hold_still()

@@ -25,6 +25,7 @@ class Where(StrEnum):
     INBOX = "in the list of requests"
     PROMPT = "in the prompt box"
     READING = "while reading"
+    TEXT = "while reading a terminal"
     FIND = "while searching"
     QUEUE = "on queued prompts"
     TERMINAL = "in a terminal"
@@ -81,7 +82,7 @@ class Action(msgspec.Struct, frozen=True):
 
 
 _LIST, _CARD, _ALL, _BOX, _FILTER = Where.LIST, Where.CARD, Where.EVERYWHERE, Where.PROMPT, Where.FILTER
-_READ, _FIND, _QUEUE, _INBOX = Where.READING, Where.FIND, Where.QUEUE, Where.INBOX
+_READ, _FIND, _QUEUE, _INBOX, _TEXT = Where.READING, Where.FIND, Where.QUEUE, Where.INBOX, Where.TEXT
 
 DETACHES: Final = "ctrl+]"
 """What comes back from `attach`: the key that kasmon's tmux server detaches by."""
@@ -94,10 +95,12 @@ ACTIONS: Final = (
     Action("top", ("g", "home"), "top", "First session", _LIST, Group.MOVE, palette=False),
     Action("bottom", ("G", "end"), "bottom", "Last session", _LIST, Group.MOVE, palette=False),
     Action("next", ("w",), "next", "Next session that needs you", _LIST, Group.MOVE, Offered.SOMEWHERE),
+    Action("next_inside", ("f6",), "go to next", "Go into the next that needs you", _ALL, Group.MOVE),
     Action("open", ("enter",), "open", "Go into the session", _LIST, Group.SESSION, Offered.SOMEWHERE),
     Action("inbox", ("i", "f2"), "requests", "Show the requests that wait, to allow or deny them", _ALL, Group.REQUEST),
     Action("all_requests", ("I", "f4"), "inbox", "List all that wait, to answer one or several", _ALL, Group.REQUEST),
     Action("new", ("n",), "new", "Start a session", _LIST, Group.FLEET, Offered.ALWAYS),
+    Action("adopt", ("t",), "adopt", "Watch a session of your own tmux", _LIST, Group.FLEET),
     Action("message", ("m",), "message", "Send this session a prompt", _LIST, Group.SESSION, Offered.RUNNING),
     Action("interrupt", ("c",), "interrupt", "End the turn that runs", _LIST, Group.SESSION),
     Action("stop", ("x",), "stop", "End the agent; asks first", _LIST, Group.SESSION, Offered.RUNNING),
@@ -238,6 +241,19 @@ ACTIONS: Final = (
     Action("copy_answer", ("Y",), "copy answer", "Copy the last answer", _READ, Group.READING, palette=False),
     Action("write", ("tab", "m"), "write", "Write to it", _READ, Group.READING, Offered.ALWAYS, False),
     Action("stop_reading", ("escape", "q"), "leave", "Back", _READ, Group.READING, Offered.ALWAYS, False),
+    Action(
+        "text_select", ("v",), "select", "In a terminal's text: select from here", _TEXT, Group.READING, palette=False
+    ),
+    Action(
+        "text_left",
+        ("left", "h"),
+        "left",
+        "In a terminal's text: a character left",
+        _TEXT,
+        Group.READING,
+        palette=False,
+    ),
+    Action("text_right", ("right", "l"), "right", "In it: a character right", _TEXT, Group.READING, palette=False),
     Action("find_keep", ("enter", "down", "up"), "go on", "Read on there", _FIND, Group.READING, Offered.ALWAYS, False),
     Action("find_drop", ("escape",), "back", "Back to where it was", _FIND, Group.READING, Offered.ALWAYS, False),
     Action("queue_down", ("j", "down"), "down", "The prompt below", _QUEUE, Group.QUEUE, palette=False),

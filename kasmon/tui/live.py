@@ -13,7 +13,8 @@ from kasmon.config.edit import put
 from kasmon.config.file import read
 from kasmon.errors import ConfigError, KasmonError, SessionNotFoundError
 from kasmon.host.policy import project_of
-from kasmon.host.wire import Gone, Rows
+from kasmon.host.wire import FromTerminal
+from kasmon.model.candidate import Candidate
 from kasmon.model.command import Answer, Configure, Interrupt, Prompt, Requeue, Stop
 from kasmon.model.fleet import Fleet
 from kasmon.model.permission import SessionId
@@ -21,13 +22,31 @@ from kasmon.model.session import Session
 from kasmon.paths import Places
 from kasmon.store.log import START, Cursor
 from kasmon.supervisor import verb
+from kasmon.supervisor.read import read as verb_read
 from kasmon.supervisor.watch import FleetWatch
 from kasmon.tmux.clipboard import TAKE
+from kasmon.tui.browser import opened
 from kasmon.tui.files import listed
 from kasmon.tui.hosts import TerminalHost
 from kasmon.tui.look import RECEIPT_WORDS
+from kasmon.tui.notify import Caller
 from kasmon.tui.tail import follow
-from kasmon.tui.world import Copy, Create, Forget, Heard, KeepTheme, MoveTo, Rename, Restart, Settings, Tell, Wanted
+from kasmon.tui.world import (
+    Adopt,
+    Call,
+    Copy,
+    Create,
+    Forget,
+    Heard,
+    KeepTheme,
+    MoveTo,
+    OpenLink,
+    Rename,
+    Restart,
+    Settings,
+    Tell,
+    Wanted,
+)
 
 SHORTEST_SECRET: Final = 6
 """A shorter value of a variable would hide half of every card."""
@@ -45,6 +64,7 @@ class LiveWorld:
         self._fleet = Fleet()
         self._host = TerminalHost(places)
         self._config, self._config_text = Config(), ""
+        self._caller: Caller | None = None
 
     def first(self) -> Fleet:
         """The fleet now, read at once: for the first frame, before there is a loop to block."""
@@ -55,7 +75,7 @@ class LiveWorld:
     def terminals(self) -> TerminalHost:
         return self._host
 
-    def hear(self, heard: Callable[[Rows | Gone], None], /) -> None:
+    def hear(self, heard: Callable[[FromTerminal], None], /) -> None:
         self._host.heard = heard
 
     async def changes(self) -> AsyncIterator[Fleet]:
@@ -102,6 +122,15 @@ class LiveWorld:
                 await asyncio.to_thread(put, self.places, "ui.theme", wanted.name)
             case Copy():
                 await _to_tmux(wanted.text)
+            case OpenLink():
+                await opened(wanted.address)
+            case Adopt():
+                from kasmon.supervisor.adopt import adopt  # seldom wanted
+
+                await adopt(self.places, wanted.pane, wanted.name)
+            case Call():
+                self._caller = self._caller or Caller()
+                await self._caller.call(wanted.alert, self._config.notify)
             case Tell():
                 return await self._tell(wanted)
         return ""
@@ -109,8 +138,16 @@ class LiveWorld:
     async def offers(self) -> Sequence[Offer]:
         return await asyncio.to_thread(offers, self._config)
 
+    async def foreign_panes(self) -> Sequence[Candidate]:
+        from kasmon.supervisor.adopt import foreign_panes
+
+        return await foreign_panes(self.places)
+
     async def files(self, session: SessionId, /) -> Sequence[str]:
         return await asyncio.to_thread(listed, Path(self._session(session).workdir or "."))
+
+    async def printed(self, session: SessionId, /) -> Sequence[str]:
+        return await verb_read(self.places, self._session(session), 0, ansi=True)
 
     async def secrets(self, session: SessionId, /) -> Sequence[str]:
         return await asyncio.to_thread(_values, self.places.environment(session))
@@ -165,9 +202,11 @@ class LiveWorld:
             theme=ui.theme,
             bell=ui.bell,
             toasts=ui.toasts,
+            finished_after_s=self._config.notify.finished_after_s,
             preview=ui.preview,
             ascii=ui.ascii,
             workdir=str(Path.cwd()),
+            clipboard=tuple(name for name, profile in self._config.agents.items() if profile.clipboard),
             keys=dict(self._config.keys),
             theme_files=_theme_files(self.places.themes, problems),
             config_path=str(self.places.config_file),

@@ -298,7 +298,8 @@ def wave_words(session: Session) -> str:
 
 
 def mode_word(session: Session) -> str:
-    return session.sandbox or session.mode.value
+    """Where it runs, in a word: `yours` is the user's own tmux."""
+    return session.sandbox or ("yours" if session.adopted else session.mode.value)
 
 
 def ending(session: Session) -> str:
@@ -343,7 +344,10 @@ def news(session: Session, now: float) -> list[Span]:
             role = "state-crashed" if session.crashed else "faint"
             return [(ending(session), role), *_after(said if said != ending(session) else "")]
         case SessionState.WORKING if session.stuck:
-            return [("stuck?", "state-unsure.bold"), *_after(said)]
+            why = f"stuck? {clean_line(session.stuck_why)}".strip()
+            return [(why, "state-unsure.bold"), *_after(said)]
+        case SessionState.WORKING | SessionState.IDLE if session.waits:
+            return [(f"waits: {clean_line(session.waits)}", "info"), *_after(said)]
     return [(said, "soft" if session.state is not SessionState.WORKING else "text")]
 
 

@@ -11,6 +11,8 @@ from kasmon.model.session import Session
 from kasmon.tui.look import ending, foremost, state_name
 
 LOUD = ("asking", "lost", "crashed")
+MOST = 3
+"""So many notes are shown at once."""
 
 
 class Toast(msgspec.Struct, frozen=True):
@@ -34,6 +36,18 @@ def toasts(before: Mapping[SessionId, Session], changed: Iterable[Session]) -> l
         if state_name(was) != state or further:
             told.append(_toast(session, state))
     return told
+
+
+def shortened(told: Iterable[Toast]) -> list[Toast]:
+    """*told* as they are shown: of a storm the first two, and how many more there are."""
+    told = list(told)
+    if len(told) <= MOST:
+        return told
+    more = len(told) - MOST + 1
+    worst: Literal["warning", "error"] = "warning"
+    if any(toast.severity == "error" for toast in told[MOST - 1 :]):
+        worst = "error"
+    return [*told[: MOST - 1], Toast(f"{more} more sessions need you", "The list shows them first.", worst, "several")]
 
 
 def _toast(session: Session, state: str) -> Toast:

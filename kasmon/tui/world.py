@@ -9,12 +9,14 @@ from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias
 
 import msgspec
 
-from kasmon.host.wire import Gone, Rows, Written
+from kasmon.host.wire import FromTerminal, Written
+from kasmon.model.candidate import Candidate
 from kasmon.model.command import Mode, Requeue, Wish
 from kasmon.model.event import Event
 from kasmon.model.fleet import Fleet
 from kasmon.model.permission import SessionId
 from kasmon.store.log import START, Cursor
+from kasmon.tui.alerts import Alert
 from kasmon.tui.link import TerminalLink
 
 if TYPE_CHECKING:
@@ -86,7 +88,26 @@ class Copy(msgspec.Struct, frozen=True, kw_only=True):
     text: str
 
 
-Wanted: TypeAlias = Tell | Create | Restart | MoveTo | Rename | Forget | KeepTheme | Copy
+class OpenLink(msgspec.Struct, frozen=True, kw_only=True):
+    """Show this http or https address in the person's browser; they have looked at all of it."""
+
+    address: str
+
+
+class Adopt(msgspec.Struct, frozen=True, kw_only=True):
+    """Watch this pane of the user's own tmux (`%5`) as a session of this name."""
+
+    pane: str
+    name: str
+
+
+class Call(msgspec.Struct, frozen=True, kw_only=True):
+    """Call the person, wherever they look: on the desktop, and by the command of their config."""
+
+    alert: Alert
+
+
+Wanted: TypeAlias = Tell | Create | Restart | MoveTo | Rename | Forget | KeepTheme | Copy | Adopt | Call | OpenLink
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
@@ -96,11 +117,15 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """The name of the theme; empty for the default."""
     bell: bool = True
     toasts: bool = True
+    finished_after_s: float = 60.0
+    """An agent that worked so long calls a person when it has finished; 0: it does not."""
     preview: bool = True
     """Whether the preview is there when the dashboard opens."""
     ascii: Literal["auto", "yes", "no"] = "auto"
     workdir: str = ""
     """The dashboard's own folder, where new sessions begin."""
+    clipboard: tuple[str, ...] = ()
+    """The agents that may put something on the clipboard."""
     keys: dict[str, str | tuple[str, ...]] = {}
     """Action id -> its key or keys, for those that differ from the table in `keys.py`."""
     theme_files: tuple[tuple[str, str], ...] = ()
@@ -120,7 +145,7 @@ class World(Protocol):
         """Where wishes about live terminals go; None where there are none (no tmux)."""
         ...
 
-    def hear(self, heard: Callable[[Rows | Gone], None], /) -> None:
+    def hear(self, heard: Callable[[FromTerminal], None], /) -> None:
         """From now on call *heard*, on the app's loop, for each push about a terminal."""
         ...
 
@@ -148,8 +173,24 @@ class World(Protocol):
         """The agents of the new-session dialog, in the order to offer them."""
         ...
 
+    async def foreign_panes(self) -> Sequence[Candidate]:
+        """The panes of the user's own tmux.
+
+        Raises:
+            KasmonError: if there is none.
+        """
+        ...
+
     async def files(self, session: SessionId, /) -> Sequence[str]:
         """Files and folders below the session's folder, nearest first: as many as are found quickly."""
+        ...
+
+    async def printed(self, session: SessionId, /) -> Sequence[str]:
+        """All lines that the session's terminal still knows, oldest first, whole, with SGR sequences.
+
+        Raises:
+            KasmonError: if nobody can tell.
+        """
         ...
 
     async def secrets(self, session: SessionId, /) -> Sequence[str]:

@@ -14,7 +14,22 @@ from typing import Any
 from kasmon.host.alive import HostLock, is_running, lock_holder, started_at
 from kasmon.host.client import HostLink
 from kasmon.host.terminals import Terminals
-from kasmon.host.wire import Do, Done, Focus, Frame, FromHost, Gone, Look, PaneSeen, Read, Rows, Start, Text, Watch
+from kasmon.host.wire import (
+    Clipped,
+    Do,
+    Done,
+    Focus,
+    Frame,
+    FromHost,
+    Gone,
+    Look,
+    PaneSeen,
+    Read,
+    Rows,
+    Start,
+    Text,
+    Watch,
+)
 from kasmon.model.command import Launch, Mode, Prompt, Receipt
 from kasmon.model.event import SessionEnded, SignalSeen
 from kasmon.model.permission import SessionId
@@ -166,6 +181,7 @@ class Screen:
         self.last: Rows | None = None
         self.pushes: list[Rows] = []
         self.gone = ""
+        self.clips: list[str | None] = []
         self._link = link
         link.on_push = self.take
 
@@ -177,6 +193,8 @@ class Screen:
                 self.rows = [""] * frame.height
             for y, row in frame.changed:
                 self.rows[y] = row
+        elif isinstance(frame, Clipped) and frame.session == self.session:
+            self.clips.append(frame.text)
         elif isinstance(frame, Gone) and frame.session == self.session:
             self.gone = frame.why
 

@@ -85,7 +85,7 @@ async def test_a_host_that_was_killed_leaves_its_agents_at_work_and_the_next_goe
             assert (before.pid, before.pane_id) == (after.pid, after.pane_id)
             assert 1 == len(inn.only(SessionStarted, ME))
             assert other.pid == lock_holder(inn.places.host_lock(ME))
-            assert S.WORKING is inn.session(ME).state
+            await inn.until_state(ME, S.WORKING)
 
 
 async def test_what_ended_while_no_host_ran_is_told_by_the_next_as_it_was(inn: Inn) -> None:

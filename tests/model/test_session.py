@@ -17,6 +17,7 @@ from kasmon.model.event import (
     RequestAnswered,
     RequestSetAside,
     RequestWithdrawn,
+    SessionEnded,
     SessionForgotten,
     SessionRenamed,
     SignalSeen,
@@ -256,6 +257,14 @@ def test_the_end_loses_every_prompt_on_its_way(state: ReceiptState) -> None:
     session = fold(started(), receipt(1, state), ended())
 
     assert [ReceiptState.LOST] == [known.state for known in session.receipts]
+
+
+def test_a_start_that_failed_loses_nothing_that_waits() -> None:
+    failed = SessionEnded(at=30.0, why="no login", never_began=True)
+    session = fold(started(), receipt(1, ReceiptState.QUEUED), failed)
+
+    assert (S.ENDED, 30.0) == (session.state, session.since)
+    assert [ReceiptState.QUEUED] == [known.state for known in apply(session, started(2, at=40.0)).receipts]
 
 
 @pytest.mark.parametrize("state", [ReceiptState.FINISHED, ReceiptState.REFUSED])

@@ -7,12 +7,13 @@ import pytest
 from textual.strip import Strip
 
 from kasmon.model.permission import SessionId
+from kasmon.model.state import SessionState
 from kasmon.tui.app import Kasmon
 from kasmon.tui.fleet import SessionTable
-from kasmon.tui.order import Heading, Sort
+from kasmon.tui.order import Heading, Sort, View
 from kasmon.tui.paint import RowsUpdate
 from kasmon.tui.world import Settings
-from tests.fleets import StillClock, asking, crew, ended, fleet, idle, working
+from tests.fleets import StillClock, asking, crew, ended, fleet, idle, session, working
 from tests.scenes import kasmon, settled
 from tests.tui.worlds import text_of
 
@@ -170,6 +171,33 @@ async def test_w_goes_to_the_next_session_that_needs_a_person() -> None:
             visited.append(app.desk.table.selected)
 
         assert ["three", "one", "three"] == visited
+
+
+async def test_w_says_how_many_need_a_person_that_the_list_does_not_show() -> None:
+    app = Kasmon(fleet(asking("one"), working("two")), clock=StillClock())
+    async with app.run_test(size=(120, 40), notifications=True) as pilot:
+        app.desk.look_at(View(filter="state:working"))
+        await pilot.press("w")
+        await pilot.pause()
+
+        assert "two" == app.desk.table.selected
+        assert "Nobody needs you here; 1 not in the list" in " ".join(text_of(app).split())
+
+
+async def test_from_inside_a_session_a_key_goes_into_the_next_one_that_needs_a_person() -> None:
+    app = kasmon(fleet(working("docs"), session("far", SessionState.UNSURE), idle("zoo")))
+    async with app.run_test(size=(120, 40)) as pilot:
+        await settled(pilot)
+        app.desk.table.select(SessionId("docs"))
+        await pilot.press("enter")
+        await pilot.pause()
+        assert app.desk.focused_inside
+        await pilot.press("x", "f6")
+        await pilot.pause()
+
+        assert app.desk.focused_inside
+        assert app.desk.preview.session is not None
+        assert "far" == app.desk.preview.session.id
 
 
 async def test_a_click_selects_and_a_double_click_goes_in() -> None:

@@ -6,7 +6,7 @@ import pytest
 from textual.pilot import Pilot
 
 from kasmon.errors import SessionEndedError
-from kasmon.host.wire import Blur, Focus, Gone, Keys, Unwatch, Watch
+from kasmon.host.wire import Blur, Clipped, Focus, Gone, Keys, Unwatch, Watch
 from kasmon.model.command import Interrupt, Mode, Prompt, Receipt, ReceiptId, ReceiptState
 from kasmon.model.event import MessageSaid
 from kasmon.model.permission import SessionId
@@ -14,8 +14,8 @@ from kasmon.tui.app import Kasmon
 from kasmon.tui.focus import FocusView
 from kasmon.tui.prompt import PromptBox
 from kasmon.tui.session import SessionView
-from kasmon.tui.world import Settings, Tell
-from tests.fleets import NOW, fleet, idle, working
+from kasmon.tui.world import Copy, Settings, Tell
+from tests.fleets import NOW, ended, fleet, idle, working
 from tests.scenes import kasmon, settled
 from tests.talks import MAKE, long_talk, talk
 from tests.tui.worlds import StillWorld, text_of
@@ -318,3 +318,37 @@ async def test_the_help_is_a_key_away_also_while_writing() -> None:
         await pilot.press("escape")
         await pilot.pause()
         assert "?" == pilot.app.query_one(PromptBox).text
+
+
+async def test_a_program_may_write_to_the_clipboard_only_where_the_config_allows_it() -> None:
+    app = kasmon(fleet(working("docs", mode=Mode.TMUX, agent="claude")), panes={"docs": MAKE})
+    async with app.run_test(size=(120, 30), notifications=True) as pilot:
+        await settled(pilot)
+        await pilot.press("enter")
+        await pilot.pause()
+        world_of(pilot).push(Clipped(session=SessionId("docs"), text="one\ntwo"))
+        await auntil(lambda: "[agents.claude] clipboard = true would let it" in text_of(app))
+        assert [] == [wanted for wanted in world_of(pilot).wished if isinstance(wanted, Copy)]
+        assert "" == app.clipboard
+
+        world_of(pilot).kept.put_nowait(Settings(clipboard=("claude",)))
+        await auntil(lambda: app.settings.clipboard)
+        world_of(pilot).push(Clipped(session=SessionId("docs"), text="one\ntwo"))
+        await auntil(lambda: "Copied for docs: 2 lines" in text_of(app))
+        assert [Copy(text="one\ntwo")] == [wanted for wanted in world_of(pilot).wished if isinstance(wanted, Copy)]
+        assert "one\ntwo" == app.clipboard
+
+        world_of(pilot).push(Clipped(session=SessionId("docs"), text=None))
+        await auntil(lambda: "nothing was." in text_of(app))
+        assert "one\ntwo" == app.clipboard
+
+
+async def test_a_program_that_ended_in_focus_is_said_to_have_ended() -> None:
+    app = kasmon(fleet(working("docs", mode=Mode.TMUX)), panes={"docs": MAKE})
+    async with app.run_test(size=(120, 30)) as pilot:
+        await settled(pilot)
+        await pilot.press("enter")
+        await pilot.pause()
+        world_of(pilot).fleets.put_nowait(fleet(ended("docs", mode=Mode.TMUX)))
+
+        await auntil(lambda: "its program has ended; keys go nowhere" in text_of(app))

@@ -79,12 +79,12 @@ async def test_a_crash_shows_a_note_and_rings_the_bell(monkeypatch: pytest.Monke
 async def test_bell_and_notes_can_be_turned_off(
     monkeypatch: pytest.MonkeyPatch, settings: Settings, bells: int, notes: bool
 ) -> None:
-    app = kasmon(fleet(working("x")), settings=settings)
+    app = kasmon(fleet(idle("y"), working("x")), settings=settings)
     rung: list[int] = []
     monkeypatch.setattr(app, "bell", lambda: rung.append(1))
     async with app.run_test(size=(120, 40), notifications=True) as pilot:
         await settled(pilot)
-        app._take(fleet(ended("x", 3)))
+        app._take(fleet(idle("y"), ended("x", 3)))
         await pilot.pause()
 
         assert bells == len(rung)

@@ -9,7 +9,8 @@ from textual.app import App
 from kasmon.config.profile import Offer
 from kasmon.errors import KasmonError
 from kasmon.host.wire import Cursor as PaneCursor
-from kasmon.host.wire import Gone, Modes, Rows, Watch, Written
+from kasmon.host.wire import FromTerminal, Modes, Rows, Watch, Written
+from kasmon.model.candidate import Candidate
 from kasmon.model.command import Mode
 from kasmon.model.event import Event
 from kasmon.model.fleet import Fleet
@@ -61,11 +62,12 @@ class StillWorld:
         self.panes = {SessionId(name): lines for name, lines in panes.items()}
         self.known = tuple(secrets)
         self.listed: Sequence[str] = ()
+        self.foreign: Sequence[Candidate] = ()
         self.wished: list[Wanted] = []
         self.refusing: KasmonError | None = None
         self.refusing_for: dict[str, KasmonError] = {}
         self.word = ""
-        self.heard: Callable[[Rows | Gone], None] = lambda push: None
+        self.heard: Callable[[FromTerminal], None] = lambda push: None
         self.link = StillLink(self)
         self.has_tmux = True
         self.holding_secrets = False
@@ -75,10 +77,10 @@ class StillWorld:
     def terminals(self) -> TerminalLink | None:
         return self.link if self.has_tmux else None
 
-    def hear(self, heard: Callable[[Rows | Gone], None], /) -> None:
+    def hear(self, heard: Callable[[FromTerminal], None], /) -> None:
         self.heard = heard
 
-    def push(self, push: Rows | Gone) -> None:
+    def push(self, push: FromTerminal) -> None:
         asyncio.get_running_loop().call_soon(self.heard, push)
 
     async def changes(self) -> AsyncIterator[Fleet]:
@@ -107,8 +109,18 @@ class StillWorld:
     async def offers(self) -> Sequence[Offer]:
         return OFFERS
 
+    async def foreign_panes(self) -> Sequence[Candidate]:
+        if self.refusing is not None:
+            raise self.refusing
+        return self.foreign
+
     async def files(self, session: SessionId, /) -> Sequence[str]:
         return self.listed
+
+    async def printed(self, session: SessionId, /) -> Sequence[str]:
+        if self.refusing is not None:
+            raise self.refusing
+        return self.panes.get(session, ())
 
     async def secrets(self, session: SessionId, /) -> Sequence[str]:
         if self.holding_secrets:

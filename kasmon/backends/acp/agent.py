@@ -26,7 +26,7 @@ from kasmon.model.command import Answer, Configure, Interrupt, Launch, Prompt, S
 from kasmon.model.event import Event, NoticeRaised, SessionEnded, SessionStarted, TurnEnded, TurnStarted
 from kasmon.model.permission import Decision
 
-HANDSHAKE_S: Final = 60.0
+HANDSHAKE_S: Final = 45.0
 """How long an agent may take to open a conversation, in seconds: opencode's first start took more than 10."""
 LAST_S: Final = 1.5
 """How long its process may outlast its output, and its output its process."""

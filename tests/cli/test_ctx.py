@@ -1,0 +1,71 @@
+"""What the agent inside may know of its place and say of itself: `kasmon ctx`."""
+
+import sys
+
+from tests.cli.line import KASMON, LIMIT_S, Line
+from tests.waiting import until
+
+COMMAND = " ".join((sys.executable, *KASMON[1:]))
+
+
+def test_it_tells_task_wave_and_peers_with_their_states(kasmon: Line) -> None:
+    place = ("--wave", "2", "--peers", "2")
+    kasmon.new("lexer", "slow 60", "--task", "1", *place)
+    peer = kasmon.new("parser", "ask ls", "--task", "2", *place)
+    kasmon.request()
+    told = kasmon.json("ctx", "lexer")["session"]
+
+    assert (1, 2, 2) == (told["task"], told["wave"], told["peers"])
+    assert [{"id": peer, "name": "parser", "task": 2, "state": "asking", "waits": None, "done": None}] == told[
+        "peer_sessions"
+    ]
+    assert "parser" in kasmon("ctx", "lexer").out
+
+
+def test_what_it_waits_for_stands_in_its_row_until_its_next_turn(kasmon: Line) -> None:
+    session = kasmon.new("docs", "say ready")
+    until(lambda: kasmon.json("ls", "--state", "idle")["sessions"], LIMIT_S)
+    assert "the lexer" == kasmon.json("ctx", session, "--waiting", "the lexer")["session"]["waits"]
+    assert "waits: the lexer" in kasmon("ls").out
+    assert kasmon.json("ctx", session, "--waiting", "")["session"]["waits"] is None
+    kasmon.json("ctx", session, "--waiting", "the parser")
+    kasmon.json("send", session, "say again", "--wait", "idle")
+
+    assert kasmon.json("show", session)["session"]["waits"] is None
+
+
+def test_it_says_that_it_is_done_with_or_without_a_word(kasmon: Line) -> None:
+    session = kasmon.new("docs", "say ready")
+    assert kasmon.json("ctx", session)["session"]["done"] is None
+    assert "" == kasmon.json("ctx", session, "--done")["session"]["done"]
+    assert "all green" == kasmon.json("ctx", session, "--done", "all green")["session"]["done"]
+    assert "done    all green" in kasmon("ctx", session).out
+
+
+def test_inside_a_session_it_knows_its_own_id(kasmon: Line) -> None:
+    """In a terminal, with nothing but what kasmon gave the agent's environment."""
+    inside = f"{COMMAND} ctx --waiting 'a build' >said.txt 2>&1; exec cat"
+    session = kasmon("new", "docs", "--", "/bin/sh", "-c", inside).out.strip()
+    until(lambda: kasmon.json("show", session)["session"]["waits"] == "a build", LIMIT_S)
+
+
+def test_outside_of_a_session_it_has_to_be_named(kasmon: Line) -> None:
+    done = kasmon("ctx")
+
+    assert 2 == done.code
+    assert "KASMON_SESSION is not set" in done.err
+
+
+def test_it_answers_no_request(kasmon: Line) -> None:
+    session = kasmon.new("docs", "ask ls")
+    wanted = kasmon.request()["id"]
+    kasmon.json("ctx", session, "--done", "yes", "--waiting", "allow")
+
+    assert [wanted] == [one["id"] for one in kasmon.json("inbox")["requests"]]
+
+
+def test_of_an_ended_session_nothing_more_is_noted(kasmon: Line) -> None:
+    session = kasmon.new("docs", "say ready")
+    kasmon.json("stop", session)
+
+    assert 0 != kasmon("ctx", session, "--waiting", "x").code

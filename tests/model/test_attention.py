@@ -1,0 +1,113 @@
+"""Who needs a person, and who first."""
+
+import msgspec
+import pytest
+
+from kasmon.model.attention import Need, need, next_pressing, pressing, waiting_peers, waits_since
+from kasmon.model.permission import SessionId
+from kasmon.model.session import Session
+from kasmon.model.state import SessionState
+from tests.fleets import NOW, asking, command, ended, idle, session, working
+
+
+def aside(name: str, ago: float = 12.0) -> Session:
+    return asking(name, msgspec.structs.replace(command(name, "ls", ago=ago), later=True), ago=ago)
+
+
+def names(*sessions: Session) -> list[str]:
+    return [each.name for each in pressing(sessions, NOW)]
+
+
+@pytest.mark.parametrize(
+    ("who", "why"),
+    [
+        (asking("x"), Need.ASKING),
+        (session("x", SessionState.ASKING), Need.ASKING),
+        (aside("x"), Need.ASIDE),
+        (session("x", SessionState.LOST), Need.LOST),
+        (ended("x", 1), Need.CRASHED),
+        (working("x", stuck=True), Need.STUCK),
+        (session("x", SessionState.UNSURE), Need.UNSURE),
+    ],
+)
+def test_these_need_a_person(who: Session, why: Need) -> None:
+    assert why is need(who)
+
+
+@pytest.mark.parametrize(
+    "who",
+    [
+        working("x"),
+        idle("x"),
+        ended("x", 0),
+        ended("x", 1, stopped=True),
+        session("x", SessionState.LIMITED),
+        session("x", SessionState.STANDBY),
+    ],
+)
+def test_these_do_not(who: Session) -> None:
+    assert need(who) is None
+    assert [] == names(who)
+
+
+def test_the_kind_decides_first_however_long_another_waits() -> None:
+    everybody = [
+        aside("aside", ago=9000),
+        session("unsure", SessionState.UNSURE, ago=8000),
+        working("stuck", stuck=True, ago=7000),
+        ended("crashed", 1, ago=6000),
+        session("lost", SessionState.LOST, ago=5000),
+        asking("asking", ago=1),
+    ]
+
+    assert ["asking", "lost", "crashed", "stuck", "unsure", "aside"] == names(*everybody)
+
+
+def test_of_one_kind_the_one_that_waits_longest_comes_first() -> None:
+    assert ["old", "young"] == names(asking("young", ago=5), asking("old", ago=50))
+
+
+def test_a_request_that_came_early_counts_from_when_it_was_asked() -> None:
+    two = asking("two", command("two", "ls", 1, ago=90), command("two", "make", 2, ago=5), ago=5)
+
+    assert NOW - 90 == waits_since(two)
+
+
+def test_peers_that_are_done_and_wait_count_as_much_as_the_session_itself() -> None:
+    """Forty seconds of one and two who wait for it cost more than a hundred of one alone."""
+    alone = asking("alone", ago=100)
+    held = asking("holds-up", ago=40, wave=2, task=1)
+    peers = [idle("p1", wave=2, task=2), ended("p2", 0, wave=2, task=3)]
+
+    assert ["alone", "holds-up"] == names(alone, held)
+    assert ["holds-up", "alone"] == names(alone, held, *peers)
+
+
+def test_peers_that_work_or_belong_to_another_plan_do_not_wait() -> None:
+    held = asking("holds-up", ago=40, wave=2, task=1)
+    others = [
+        working("p1", wave=2, task=2),
+        ended("p2", 1, wave=2, task=3),
+        idle("p3", wave=2, plan="other"),
+        idle("p4", wave=1),
+    ]
+
+    assert 0 == waiting_peers([held, *others])["", 2]
+
+
+def test_the_next_one_is_the_one_below_and_after_the_last_the_first() -> None:
+    order = pressing([asking("a", ago=30), asking("b", ago=20), asking("c", ago=10)], NOW)
+
+    def after(name: str | None) -> str:
+        found = next_pressing(order, None if name is None else SessionId(name))
+        return found.name if found else ""
+
+    assert ["a", "b", "c", "a"] == [after(None), after("a"), after("b"), after("c")]
+    assert "a" == after("somebody else")
+
+
+def test_where_only_the_one_that_one_is_at_needs_a_person_there_is_no_next() -> None:
+    order = pressing([asking("a")], NOW)
+
+    assert next_pressing(order, SessionId("a")) is None
+    assert next_pressing((), SessionId("a")) is None

@@ -1,0 +1,155 @@
+"""Whether an agent gets anywhere: by what comes of its work, never by what it prints."""
+
+import pytest
+
+from kasmon.model.event import (
+    ContextSaid,
+    Event,
+    MessageSaid,
+    NoticeRaised,
+    RequestAnswered,
+    RequestOpened,
+    SessionStarted,
+    SignalSeen,
+    StuckSeen,
+    ToolFinished,
+    ToolStarted,
+    TurnEnded,
+    TurnStarted,
+    UsageReported,
+)
+from kasmon.model.permission import Decision, RequestId
+from kasmon.model.session import Session, apply
+from kasmon.model.state import SessionState
+from kasmon.model.stuck import StuckLimits, stuck
+from tests.fleets import command, session
+
+LIMITS = StuckLimits(after_s=600, calls=3)
+
+
+def fold(*events: Event) -> Session:
+    folded = session("x", SessionState.STARTING, generation=0)
+    for event in (SessionStarted(at=0), TurnStarted(at=10, prompt="go"), *events):
+        folded = apply(folded, event)
+    return folded
+
+
+def why(*events: Event, at: float, seen_at: float = 0) -> str:
+    return stuck(fold(*events), LIMITS, seen_at, at)
+
+
+def call(at: float, line: str = "make", within: str = "") -> ToolStarted:
+    return ToolStarted(at=at, call=f"c{at}", tool="Bash", title=line, input=line, within=within)
+
+
+def test_nothing_for_so_long_is_stuck_and_says_for_how_long() -> None:
+    assert "" == why(at=609)
+    assert "nothing came of it for 10 min" == why(at=610)
+
+
+@pytest.mark.parametrize(
+    "event",
+    [
+        MessageSaid(at=300, text="so"),
+        ToolFinished(at=300, call="c"),
+        UsageReported(at=300, output=5),
+        SignalSeen(at=300, source="hook", value="working"),
+    ],
+    ids=lambda event: type(event).__name__,
+)
+def test_what_comes_of_it_begins_the_time_anew(event: Event) -> None:
+    assert "" == why(event, at=899)
+    assert why(event, at=900)
+
+
+@pytest.mark.parametrize(
+    "event",
+    [
+        NoticeRaised(at=300, text="retrying"),
+        SignalSeen(at=300, source="output", value="printing"),
+        SignalSeen(at=300, source="title", value="working"),
+        UsageReported(at=300, input=900),
+    ],
+    ids=["notice", "prints", "title", "tokens read"],
+)
+def test_what_only_moves_on_the_screen_does_not(event: Event) -> None:
+    """A spinner's bytes are no work."""
+    assert why(event, at=610)
+
+
+def test_an_effect_that_no_fact_tells_of_counts() -> None:
+    """A file that was written, a child that computes, text that is being written."""
+    assert "" == why(at=1000, seen_at=500)
+    assert why(at=1100, seen_at=500)
+
+
+def test_the_same_call_again_and_again_is_stuck_whatever_its_results() -> None:
+    twice: list[Event] = [call(20), ToolFinished(at=21, call="a"), call(22), ToolFinished(at=23, call="b")]
+
+    assert "" == why(*twice, at=30)
+    assert "the same call 3 times in a row" == why(*twice, call(24), at=30)
+    assert "" == why(*twice, call(24, "make test"), at=30)
+    assert "" == why(*twice, call(24, within="sub"), at=30)
+
+
+def test_another_turn_counts_calls_anew() -> None:
+    assert "" == why(call(20), call(21), TurnEnded(at=22), TurnStarted(at=23), call(24), at=30)
+
+
+def test_who_said_that_it_waits_is_not_stuck_until_its_next_turn() -> None:
+    waits = ContextSaid(at=20, waiting="the other tasks")
+
+    assert "" == why(waits, at=9000)
+    assert "the other tasks" == fold(waits).waits
+    assert "the other tasks" == fold(waits, TurnEnded(at=30)).waits
+    assert "" == fold(waits, TurnEnded(at=30), TurnStarted(at=40)).waits
+    assert why(waits, TurnEnded(at=30), TurnStarted(at=40), at=9000)
+
+
+def test_a_question_in_the_midst_of_a_turn_does_not_end_its_waiting() -> None:
+    asked = RequestOpened(at=21, request=command("x", "ls"))
+    answered = RequestAnswered(at=22, request=RequestId("x-1"), decision=Decision.ALLOW)
+
+    assert "lunch" == fold(ContextSaid(at=20, waiting="lunch"), asked, answered).waits
+
+
+def test_waiting_can_be_taken_back() -> None:
+    assert "" == fold(ContextSaid(at=20, waiting="lunch"), ContextSaid(at=21, waiting="")).waits
+    assert "lunch" == fold(ContextSaid(at=20, waiting="lunch"), ContextSaid(at=21, done="half")).waits
+
+
+def test_that_its_task_is_done_stays_said_until_it_is_started_again() -> None:
+    said = fold(ContextSaid(at=20, done="all green"), TurnEnded(at=21), TurnStarted(at=22))
+
+    assert "all green" == said.done
+    assert apply(said, SessionStarted(at=30, generation=2)).done is None
+
+
+@pytest.mark.parametrize("limits", [StuckLimits(after_s=0, calls=0)])
+def test_zero_means_never(limits: StuckLimits) -> None:
+    looping = fold(*(call(at) for at in range(20, 60)))
+
+    assert "" == stuck(looping, limits, 0, 1e9)
+
+
+def test_only_who_works_can_be_stuck() -> None:
+    assert "" == why(TurnEnded(at=20), at=9000)
+    assert "" == why(RequestOpened(at=20, request=command("x", "ls")), at=9000)
+
+
+def test_the_flag_comes_and_goes_by_its_fact_and_with_the_work() -> None:
+    flagged = fold(StuckSeen(at=700, why="nothing came of it for 10 min"))
+
+    assert (True, "nothing came of it for 10 min") == (flagged.stuck, flagged.stuck_why)
+    assert SessionState.WORKING is flagged.state
+    assert not apply(flagged, StuckSeen(at=701)).stuck
+    assert not apply(flagged, TurnEnded(at=701)).stuck
+    assert not apply(flagged, ContextSaid(at=701, waiting="a build")).stuck
+    assert not fold(TurnEnded(at=20), StuckSeen(at=21, why="late")).stuck
+
+
+def test_a_stuck_session_stands_among_those_that_need_a_person() -> None:
+    flagged = fold(StuckSeen(at=700, why="nothing came of it for 10 min"))
+
+    assert session("x", SessionState.UNSURE).attention == flagged.attention
+    assert fold().attention > flagged.attention
