@@ -37,7 +37,7 @@ def test_a_killed_dashboard_opens_again_on_the_same_rows_and_requests_and_an_ans
         demo = outside.start(*KASMON, "demo")
         outside.shows(*NAMES)
         inside = Path(until(outside.records, what="the demo's record")[0].folder)
-        waiting = until(lambda: r if len(r := requests(outside, inside)) == 4 else None, what="four requests")
+        waiting = until(lambda: r if len(r := requests(outside, inside)) == 5 else None, what="five requests")
 
         os.kill(dashboard_of(demo), signal.SIGKILL)
         outside.shows("was killed (signal 9)", "Enter opens the dashboard again")
@@ -47,7 +47,7 @@ def test_a_killed_dashboard_opens_again_on_the_same_rows_and_requests_and_an_ans
         key = ("id", "digest", "shown")
         assert [[r[k] for k in key] for r in waiting] == [[r[k] for k in key] for r in requests(outside, inside)]
 
-        outside.shows("1 of 4", "● ready")
+        outside.shows("1 of 5", "● ready")
         outside.press("a")
 
         first, *others = waiting
@@ -56,9 +56,9 @@ def test_a_killed_dashboard_opens_again_on_the_same_rows_and_requests_and_an_ans
             lambda: outside.ask("show", first["session"], inside=inside)["session"]["state"] == "idle", what="its end"
         )
 
-        outside.shows("1 of 3", "● ready")
+        outside.shows("1 of 4", "● ready")
         outside.press("Escape")
-        until(lambda: "1 of 3" not in outside.screen(), what="the card's leaving")
+        until(lambda: "1 of 4" not in outside.screen(), what="the card's leaving")
         outside.press("q")
         outside.shows("Quit")
         outside.press("y")

@@ -77,7 +77,7 @@ def test_a_screen_alone_tells_every_state_and_what_is_asked_can_be_answered(inn:
 def test_a_title_tells_at_once_what_the_screen_does_not(inn: Inn) -> None:
     agent = actor(inn, ("gemini", "0.61.0"))
     agent.do(title="✦  Working… (x)")
-    assert "title" == agent.is_judged(S.WORKING).source
+    until(lambda: (S.WORKING, "title") == ((now := agent.now()).state, now.source))
     agent.do(title="✋  Action Required (x)")
     agent.is_judged(S.ASKING)
     (request,) = until(lambda: agent.now().asks)

@@ -10,7 +10,7 @@ from textual.events import Paste
 from textual.pilot import Pilot
 
 from kasmon.errors import RefusedError
-from kasmon.model.command import Configure, Interrupt, Mode, Prompt, Receipt, ReceiptId, ReceiptState, Requeue
+from kasmon.model.command import Configure, Interrupt, Prompt, Receipt, ReceiptId, ReceiptState, Requeue
 from kasmon.model.event import Event, MessageSaid, ReceiptMoved, SessionStarted, ToolFinished, ToolStarted, TurnStarted
 from kasmon.model.permission import SessionId
 from kasmon.model.session import Session, Tokens
@@ -557,12 +557,3 @@ async def test_what_it_can_do_is_offered() -> None:
         await it.press("ctrl+c")
 
         assert [Tell(session=README, wish=Interrupt())] == it.world.wished
-
-
-async def test_a_terminal_has_no_transcript_to_read() -> None:
-    async with kasmon(fleet(working("docs", mode=Mode.TMUX))).run_test(size=(120, 40), notifications=True) as pilot:
-        await settled(pilot)
-        await pilot.press("v")
-        await pilot.pause()
-
-        assert "A terminal is read in place" in text_of(pilot.app)
