@@ -1,5 +1,6 @@
 """The tmux backend keeps every promise: the scripted program in a real pane of a server of its own."""
 
+import asyncio
 import sys
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
@@ -9,12 +10,15 @@ import pytest
 
 from kasmon.backends import load, names
 from kasmon.backends.tmux import TmuxAgent, TmuxBackend
+from kasmon.backends.tmux.line import Line, Listener
 from kasmon.errors import RefusedError, UnableError
 from kasmon.model.command import Answer, Launch, Mode
 from kasmon.model.permission import Decision, RequestId
 from kasmon.paths import places
+from kasmon.tmux import request as ask
 from kasmon.tmux.server import Server
-from tests.backends.backend_contract import BackendContract, Heard, InterruptingContract
+from tests.backends.backend_contract import LIMIT_S, BackendContract, Heard, InterruptingContract
+from tests.waiting import auntil
 
 
 class TestTmux(BackendContract, InterruptingContract):
@@ -68,6 +72,52 @@ class TestTmux(BackendContract, InterruptingContract):
             facts = (await self.tmux.line.panes())["contract"]
 
             assert not facts.is_dead
+
+    async def test_what_a_pane_printed_while_nobody_listened_is_told_to_the_next_who_does(self) -> None:
+        """So the first words of a program are heard that has begun before its agent is made."""
+        async with self.opened() as heard:
+            assert isinstance(heard.agent, TmuxAgent)
+            heard.agent.let_go()
+            await heard.until_over()
+            pane, told = heard.agent.pane, Told()
+            await self.tmux.line.paste(pane, "nobody listens")
+
+            await auntil(lambda: told.by(self.tmux.line, pane) and b"nobody listens" in told.words)
+
+    async def test_what_was_printed_before_a_restart_is_nobodys(self) -> None:
+        agent = await self.tmux.open(msgspec.structs.replace(self.launch(), argv=("cat",)))
+        try:
+            agent.let_go()
+            line, told = self.tmux.line, Told()
+            await line.paste(agent.pane, "first ")
+            await auntil(lambda: told.by(line, agent.pane) and b"first" in told.words)
+            await line.paste(agent.pane, "old ")
+            async with asyncio.timeout(LIMIT_S):
+                while not any(b"old" in row for row in await line.ask(ask.capture(agent.pane, ansi=False))):
+                    pass  # the answer comes behind the output that it shows
+            line.forget(agent.pane)
+            await line.paste(agent.pane, "new ")
+            await auntil(lambda: told.by(line, agent.pane) and b"new" in told.words)
+
+            assert b"old" not in told.words
+        finally:
+            await agent.aclose()
+            await self.tmux.aclose()
+
+
+class Told(Listener):
+    """What a pane tells to somebody who listens for a moment at a time."""
+
+    def __init__(self) -> None:
+        self.words = b""
+
+    def by(self, line: Line, pane: str) -> bool:
+        line.listen(pane, self)
+        line.unlisten(pane, self)
+        return True
+
+    def printed(self, data: bytes) -> None:
+        self.words += data
 
 
 def test_it_is_found_by_its_name() -> None:

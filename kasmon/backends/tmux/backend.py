@@ -78,6 +78,8 @@ class TmuxBackend:
         had = panes.get(launch.session)
         if had is not None and not had.is_dead:
             raise RefusedError(f"session {launch.session!r} runs already.", hint="Stop it first, or restart it.")
+        if had is not None:
+            self.line.forget(had.pane_id)
         await self._learned_to_read()  # from the start of its program on nothing may be awaited until it is heard
         made = await asyncio.to_thread(spawn, self.line.server, self.places, launch, panes, variables)
         hearing = Hearing(asyncio.get_running_loop().time())

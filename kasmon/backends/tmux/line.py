@@ -21,6 +21,8 @@ Answer = TypeVar("Answer")
 OnDone = Callable[[Answer | KasmonError], None]
 
 ANSWER_S: Final = 10.0
+KEPT_BYTES, KEPT_PANES = 1 << 14, 64
+"""So much of what so many panes print is kept until somebody listens to them."""
 
 log = logging.getLogger(__name__)
 
@@ -60,6 +62,7 @@ class Line:
         self._pump = Pump(self._hub)
         self._listeners: dict[str, list[Listener]] = {}
         self._watched: dict[str, int] = {}
+        self._unheard: dict[str, bytes] = {}
         self._opening = asyncio.Lock()
         self._is_open = False
         self._process: Process | None = None
@@ -187,7 +190,9 @@ class Line:
     # -- listening
 
     def listen(self, pane: str, listener: Listener) -> None:
-        """From now on tell *listener* what *pane* does."""
+        """From now on tell *listener* what *pane* does, and first what it printed while nobody listened."""
+        if (said := self._unheard.pop(pane, b"")) and pane not in self._listeners:
+            self._loop.call_soon(listener.printed, said)  # not now: the listener may be half made
         self._listeners.setdefault(pane, []).append(listener)
 
     def unlisten(self, pane: str, listener: Listener) -> None:
@@ -197,6 +202,10 @@ class Line:
             listeners.remove(listener)
         if not listeners:
             self._listeners.pop(pane, None)
+
+    def forget(self, pane: str) -> None:
+        """What *pane* printed until now is nobody's: another program is about to run in it."""
+        self._unheard.pop(pane, None)
 
     def watch(self, pane: str, by: int) -> None:
         """*pane* is looked at *by* more (or, negative, fewer) people: it is heard however much it prints."""
@@ -271,7 +280,19 @@ class Line:
             tell(listener)
 
     def _printed(self, pane: str, data: bytes) -> None:
+        if threading.get_ident() != self._thread:
+            self._loop.call_soon_threadsafe(self._printed, pane, data)
+            return
+        if pane not in self._listeners:
+            self._keep(pane, data)
         self._each(pane, lambda listener: listener.printed(data))
+
+    def _keep(self, pane: str, data: bytes) -> None:
+        """Keep the first words of a pane that nobody listens to yet: its agent is being made."""
+        if len(kept := self._unheard.pop(pane, b"") + data) <= KEPT_BYTES:
+            self._unheard[pane] = kept
+        while len(self._unheard) > KEPT_PANES:
+            del self._unheard[next(iter(self._unheard))]
 
     def _died(self, pane: str, status: int | None, number: int | None) -> None:
         self._each(pane, lambda listener: listener.died(status, number))
