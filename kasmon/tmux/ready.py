@@ -34,9 +34,14 @@ def marker_command(nonce: str) -> str:
     return f"printf '\\n%s%s\\n' KASMON_READY_ {_hex(nonce)}"
 
 
+def marker_of(nonce: str) -> str:
+    """The marker of *nonce* (hex), for a program that prints it itself."""
+    return f"KASMON_READY_{_hex(nonce)}"
+
+
 def saw_marker(rows: Sequence[bytes], nonce: str) -> bool:
     """Whether a captured screen shows what `marker_command(nonce)` prints."""
-    marker = f"KASMON_READY_{_hex(nonce)}".encode()
+    marker = marker_of(nonce).encode()
     return any(row.strip() == marker for row in rows)
 
 

@@ -9,7 +9,7 @@ from typing import Generic, TypeVar
 
 import msgspec
 
-from kasmon.errors import PaneDeadError, PasteRefusedError, TmuxCommandError
+from kasmon.errors import PaneDeadError, PasteRefusedError, ScreenChangedError, TmuxCommandError
 from kasmon.tmux.facts import (
     PANE_FACTS_FORMAT,
     SCREEN_FORMAT,
@@ -134,14 +134,16 @@ GUARD = "#{||:#{pane_dead},#{||:#{pane_in_mode},#{pane_input_off}}}"
 REFUSED = "KASMON-REFUSED dead=#{pane_dead} mode=#{pane_in_mode} off=#{pane_input_off}"
 
 
-def guarded(pane: str, act: str) -> Request[None]:
+def guarded(pane: str, act: str, unless: str = "") -> Request[None]:
     """*act* on *pane*, unless the server finds in the same moment that it is dead, in a mode, or takes no input.
 
     A paste into a dead pane kills tmux 3.3a and with it every agent; keys sent to a mode are commands to it.
+    *unless* is one more format that must not hold then (`standing.changed`).
 
     Reading its answer raises:
         PaneDeadError: if the pane's program has ended.
         PasteRefusedError: if the pane takes no input now.
+        ScreenChangedError: if *unless* holds.
     """
     target = exact(pane)
     refuse = f"display-message -p -t {target} {word(REFUSED)}"
@@ -152,16 +154,32 @@ def guarded(pane: str, act: str) -> Request[None]:
             return
         if b"dead=1" in said:
             raise PaneDeadError(pane)
+        if unless and b"off=1" not in said and b"mode=0" in said:
+            raise ScreenChangedError(pane)
         raise PasteRefusedError(pane, "its input is off" if b"off=1" in said else "it shows its history (copy mode)")
 
-    return Request(f"if-shell -F -t {target} {word(GUARD)} {word(refuse)} {word(act)}", 2, read)
+    guard = f"#{{||:{GUARD},{unless}}}" if unless else GUARD
+    return Request(f"if-shell -F -t {target} {word(guard)} {word(refuse)} {word(act)}", 2, read)
 
 
-def press(pane: str, data: bytes) -> Request[None]:
+def press(pane: str, data: bytes, unless: str = "") -> Request[None]:
     """At most 256 bytes typed into *pane*, or refused as a whole; see `guarded`."""
     if not 0 < len(data) <= KEY_BYTES:
         raise ValueError(f"{len(data)} bytes are no key press")
-    return guarded(pane, f"send-keys -t {exact(pane)} -H {data.hex(' ')}")
+    return guarded(pane, f"send-keys -t {exact(pane)} -H {data.hex(' ')}", unless)
+
+
+def typeable(pane: str) -> Request[None]:
+    """Nothing, or why nothing can be typed into *pane* now; see `guarded`."""
+    return guarded(pane, f"display-message -p -t {exact(pane)} ''")
+
+
+def leave_mode(pane: str) -> Request[None]:
+    """Have *pane* show its program again, if it shows its history."""
+    target = exact(pane)
+    leave = f"send-keys -X -t {target} cancel"
+    stay = f"display-message -p -t {target} {word('#{pane_in_mode}')}"
+    return Request(f"if-shell -F -t {target} {word('#{pane_in_mode}')} {word(leave)} {word(stay)}", 2, nothing)
 
 
 def paste(pane: str, buffer: str) -> Request[None]:

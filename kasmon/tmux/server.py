@@ -61,18 +61,26 @@ class Server(Daemon):
         return pane
 
     def respawn(self, pane: str, argv: Sequence[str]) -> Pane:
-        """Run *argv* in *pane* anew, in place of what runs or ran there.
+        """Run *argv* in the window of *pane*, in place of what runs or ran there; the pane is another one.
+
+        tmux 3.3a counts on with the old program's bytes when it respawns a pane, and dies with all agents if some
+        client had not read them all. So there is a new pane, and the old one goes.
 
         Raises:
             TmuxServerGoneError, TmuxCommandError: if there is no such server or pane.
         """
         target = exact(pane)
-        words = command_line(argv)
-        ask = [";", "display-message", "-p", "-t", target, PANE_FORMAT]
-        answer = self.run("respawn-pane", "-k", "-t", target, "-c", "/", "--", *words, *ask)
+        make = ["split-window", "-d", "-t", target, "-c", "/", "-P", "-F", PANE_FORMAT, "--", *command_line(argv)]
+        try:
+            answer = self.run(*make, ";", "kill-pane", "-t", target)
+        except TmuxCommandError as error:
+            if not error.reason.startswith("no space"):
+                raise
+            self.resize(target, *CELLS)  # there are two of them for a moment
+            answer = self.run(*make, ";", "kill-pane", "-t", target)
         made = read_pane(answer)
         if made is None:
-            raise TmuxCommandError("respawn-pane", f"it answered {answer!r}")
+            raise TmuxCommandError("split-window", f"it answered {answer!r}")
         return made
 
     def kill_window(self, window: str) -> None:

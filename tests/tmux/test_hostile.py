@@ -76,7 +76,7 @@ def test_nothing_foreign_is_run(shared: Ears, folder: Path, sentinel: Path, name
         server.attach_argv(payload)
     server.pane_text(pane.pane_id)
     ears.hub.call(request.pane_text(pane.pane_id))
-    server.respawn(child.pane_id, [*python(say + loop), str(workdir), payload])
+    child = server.respawn(child.pane_id, [*python(say + loop), str(workdir), payload])
     ears.hears(pane.pane_id)
 
     assert [pane.pane_id, child.pane_id] == [seen.pane_id for seen in server.pane_facts()]

@@ -64,7 +64,9 @@ def test_who_is_killed_is_told_with_the_signal_every_time(ears: Ears, server: Se
     pane = ears.hears(server.create("agent", ["cat"]).pane_id)
     for _ in range(10):
         ears.deaths.clear()
-        os.kill(server.respawn(pane, ["cat"]).pid, signal.SIGKILL)
+        again = server.respawn(pane, ["cat"])
+        pane = ears.hears(again.pane_id)
+        os.kill(again.pid, signal.SIGKILL)
 
         assert (None, signal.SIGKILL) == ears.ending(pane)
 

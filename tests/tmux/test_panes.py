@@ -275,10 +275,34 @@ def test_a_pane_can_be_started_anew(ears: Ears, server: Server) -> None:
     assert (1, None) == ears.ending(pane.pane_id)
     again = server.respawn(pane.pane_id, ["cat"])
 
-    assert (pane.pane_id, pane.window_id) == (again.pane_id, again.window_id)
+    assert (pane.session_id, pane.window_id) == (again.session_id, again.window_id)
     assert pane.pid != again.pid
+    assert [again.pane_id] == [seen.pane_id for seen in server.pane_facts()]
+    assert [("agent", 120, 40)] == [(seen.kasmon_id, seen.width, seen.height) for seen in server.pane_facts()]
     ears.hub.keys(again.pane_id, b"alive\r")
     ears.until(lambda: b"alive" in ears.said[again.pane_id])
+
+
+def test_a_pane_too_small_to_be_two_is_started_anew_too(server: Server) -> None:
+    pane = server.create("agent", ["cat"])
+    server.resize(pane.window_id, 1, 1)
+
+    again = server.respawn(pane.pane_id, ["cat"])
+
+    assert [again.pane_id] == [seen.pane_id for seen in server.pane_facts()]
+
+
+def test_a_pane_whose_last_words_nobody_read_is_started_anew_and_nobody_dies(server: Server) -> None:
+    """tmux 3.3a dies of `respawn-pane` then, and every agent with it."""
+    pane, flood = server.create("agent", ["sh", "-c", "read x; seq 300"]), server.create("flood", ["yes"])
+    argv = [server.program, "-S", str(server.socket), "-C", "attach-session", "-f", "pause-after=1", "-t", "=agent"]
+    with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=server.environment) as deaf:
+        server.run("link-window", "-d", "-s", flood.window_id, "-t", f"{pane.session_id}:")
+        server.run("send-keys", "-t", pane.pane_id, "Enter")
+        until(lambda: any(seen.is_dead for seen in server.pane_facts()))
+        again = server.respawn(pane.pane_id, ["sh", "-c", "echo a; exec cat"])
+        until(lambda: b"a\n" in server.run("capture-pane", "-p", "-t", again.pane_id))
+        deaf.kill()
 
 
 def test_a_name_is_shown_to_whoever_attaches(server: Server) -> None:
