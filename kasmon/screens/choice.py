@@ -44,6 +44,10 @@ class Choice(msgspec.Struct, frozen=True, kw_only=True):
     """Enter would take this one now."""
     free_text: bool = False
     """It takes a person's own words."""
+    words: bool = False
+    """They are typed into it while the mark stands on it, and Enter sends them."""
+    plain: bool = False
+    """It means none of the answers, and nobody writes into it."""
 
 
 class Menu(msgspec.Struct, frozen=True, kw_only=True, dict=True):
@@ -66,12 +70,16 @@ class Menu(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     """Whether all of the request is shown; where a part of it is hidden, kasmon carries no consent."""
     moves: tuple[str, str] = ("\x1b[A", "\x1b[B")
     """What is typed to move the mark back and on."""
+    covers: str = ""
+    """What "always" allows, where the request says it and not the choice's label."""
+    rows: tuple[int, int] = (0, 0)
+    """On which of the screen's rows the request stands with its choices, the second not included."""
 
     @cached_property
     def keys(self) -> Mapping[Decision, str]:
         """What is typed for each answer that one key gives; an answer that two labels claim has none.
 
-        There is none but Escape while the mark stands on a choice of which nobody knows what it means: somebody may be
+        There is none but Escape while the mark stands on a choice of which nobody knows what it is: somebody may be
         writing into it, and a digit would be text.
         """
         keys: dict[Decision, str] = {}
@@ -92,8 +100,10 @@ class Menu(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     def hears(self) -> bool:
         """Whether what is typed now is a key, and no text for one of the choices."""
         marked = None if self.marked is None else self.choices[self.marked]
-        if self.is_deaf or marked is None or marked.decision is None:
+        if self.is_deaf or marked is None:
             return False
+        if marked.decision is None:
+            return marked.plain
         return marked.decision is Decision.CHOOSE or self.meaning(marked.decision) is marked
 
     def meaning(self, decision: Decision) -> Choice | None:
@@ -138,7 +148,14 @@ def menu_in(shot: ScreenShot, regions: Regions, rule: MenuRule) -> Menu | None:
         is_deaf=bool(rule.deaf) and any(re.search(rule.deaf, row.seen) for row in rows[end:]),
         is_whole=not (rule.cut and any(re.search(rule.cut, row.seen) for row in rows[:start])),
         moves=("\x1b[D", "\x1b[C") if rule.row else ("\x1b[A", "\x1b[B"),
+        covers=_covers(rows[:start], rule),
+        rows=(area.start, area.start + end),
     )
+
+
+def _covers(request: Sequence[Row], rule: MenuRule) -> str:
+    found = (re.search(rule.covers, row.seen) for row in request) if rule.covers else ()
+    return " ".join(match["text"].strip() for match in found if match)
 
 
 def _readable(request: Sequence[Row]) -> Iterator[str]:
@@ -165,7 +182,8 @@ def _numbered(choices: Sequence[Choice]) -> list[str]:
 
 
 def _digest(rule: MenuRule, request: Sequence[Row], choices: Sequence[Choice]) -> str:
-    told = (rule.kind, *(row.text for row in request), *_numbered(choices), *(choice.note for choice in choices))
+    offered = (part for choice in choices for part in (choice.note, choice.key))
+    told = (rule.kind, *(row.text for row in request), *_numbered(choices), *offered)
     return hashlib.sha256("\n".join(told).encode("utf-8", "replace")).hexdigest()
 
 
@@ -176,13 +194,16 @@ def _choice(item: Item, rule: MenuRule) -> Choice:
         label = f"{label[: named.start()]}{label[named.end() :]}".strip()
     key = named["key"] if named else "" if rule.by_arrows or rule.key else item.number
     is_free = bool(rule.free and re.search(rule.free, label))
+    decision = None if is_free else _decision(label, rule.answers)
     return Choice(
         label=label,
         note=item.note,
         key=KEY_NAMES.get(key.lower(), key if len(key) == 1 else ""),
-        decision=None if is_free else _decision(label, rule.answers),
+        decision=decision,
         marked=item.is_marked,
         free_text=is_free,
+        words=is_free and bool(rule.words and re.search(rule.words, label)),
+        plain=decision is None and not is_free and bool(rule.plain and re.search(rule.plain, label)),
     )
 
 

@@ -5,7 +5,9 @@ drawn faint and is no draft. What cannot be told is a draft: nobody's words are 
 """
 
 import re
+import unicodedata
 from collections.abc import Iterator
+from functools import lru_cache
 from typing import Final
 
 import msgspec
@@ -15,6 +17,8 @@ from kasmon.screens.shot import Row, ScreenShot
 
 MOST_ROWS: Final = 60
 """A box is not higher."""
+SCROLLS: Final = 3
+"""A box of so many rows may show only the end of what stands in it."""
 
 
 class Composer(msgspec.Struct, frozen=True, kw_only=True):
@@ -54,6 +58,29 @@ def composer(shot: ScreenShot, rule: ComposerRule | None) -> Composer | None:
         draft="\n".join(drafts).strip(),
         ghost="\n".join(ghosts).strip(),
     )
+
+
+def stands(text: str, box: Composer, rule: ComposerRule) -> bool:
+    """Whether *text*, all of it, and nothing else, stands in *box*, as far as it can be seen.
+
+    A long paste may stand there by its short name, and of a box of several rows the end is enough. Blanks, which are
+    lost where rows end, and what has no cell of its own do not count.
+    """
+    if rule.pasted and re.search(rule.pasted, box.draft.replace("\n", " ")):
+        return True
+    shown, wanted = inked(box.draft), inked(text)
+    if shown == wanted or (wanted[:1] and wanted[:1] in rule.modes and shown == wanted[1:]):
+        return True
+    return len(box.rows) >= SCROLLS and bool(shown) and wanted.endswith(shown)
+
+
+@lru_cache(maxsize=8)
+def inked(text: str) -> str:
+    """What of *text* leaves ink in cells of its own."""
+    if text.isascii():
+        return "".join(text.split())
+    whole = unicodedata.normalize("NFKC", text)
+    return "".join(sign for sign in whole if unicodedata.category(sign)[0] not in "ZCM" and not sign.isspace())
 
 
 def _has_cursor(shot: ScreenShot, rule: ComposerRule, box: range) -> bool:

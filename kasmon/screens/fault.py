@@ -86,13 +86,15 @@ def patterns(file: ScreenFile) -> Iterator[tuple[Place, str, tuple[str, ...]]]:
         yield ("menu", at, "choice"), menu.choice, ("label",)
         if menu.key:
             yield ("menu", at, "key"), menu.key, ("key",)
-        for key in ("more", "foot", "last", "free", "deaf", "cut"):
+        for key in ("more", "foot", "last", "free", "deaf", "cut", "words", "plain"):
             yield ("menu", at, key), getattr(menu, key), ()
+        if menu.covers:
+            yield ("menu", at, "covers"), menu.covers, ("text",)
         for source in menu.answers.values():
             yield ("menu", at, "answers"), source, ()
     if box := file.composer:
         yield ("composer", "first"), box.first, ("draft",)
-        for key in ("more", "bottom", "top", "foot"):
+        for key in ("more", "bottom", "top", "foot", "pasted"):
             yield ("composer", key), getattr(box, key), ()
 
 

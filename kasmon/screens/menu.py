@@ -12,8 +12,8 @@ __all__ = ["Menu", "menu", "screen"]
 
 
 def screen(program: str, version: str = "") -> Rules | None:
-    """The shipped rules for *program*; None if there are none."""
-    chosen = shipped().rules(program, version)
+    """The shipped rules for *program*, on whatever machine; None if there are none."""
+    chosen = shipped().rules(program.partition("@")[0], version)
     return None if chosen is None else chosen.rules
 
 

@@ -134,6 +134,20 @@ class ComposerRule(_Node, frozen=True):
     """So many of its lowest rows hold no text of a person."""
     looks_faint: bool = True
     """Whether text that nobody typed (hints, suggestions) is drawn faint."""
+    shows_all: bool = True
+    """Whether a prompt is seen to stand in it before Enter is pressed, and to be gone after. Where it is not (a shell:
+    another program may run in it) it is typed as into a program that nobody knows."""
+    pasted: str = ""
+    """What the agent shows in place of a long paste; where it is not found the text itself must stand there."""
+    modes: str = ""
+    """Characters that become the mark of the box and no part of what stands in it, where a prompt begins with one."""
+    brackets: bool = False
+    """Whether the agent always takes a paste as one; else kasmon goes by what it was heard to ask for."""
+    clear: str = ""
+    """The key that takes a line out of it, for a prompt that the agent put back there when its turn was interrupted."""
+    newline: str = ""
+    """The keys that make a new line and send nothing, for a paste that is not taken as one; empty: such a text is
+    refused where it has several lines."""
 
 
 class MenuRule(_Node, frozen=True):
@@ -170,6 +184,13 @@ class MenuRule(_Node, frozen=True):
     """What a choice's label looks like that means this; `choose` is for all that mean nothing else."""
     free: str = ""
     """What the label of a choice looks like that takes a person's own words."""
+    words: str = ""
+    """What the label of the one of them looks like into which the words are typed while the mark stands on it; it then
+    shows them in the place of this, and Enter sends them."""
+    plain: str = ""
+    """What the label of a choice looks like that means none of these, and into which nobody can write."""
+    covers: str = ""
+    """A row of the request that says what `always` allows: the group `text`. Empty: its label says so."""
     escape: Decision | None = None
     """What Escape means."""
     many: bool = False

@@ -1,10 +1,12 @@
 """Where a person types: nobody's words are taken for a hint, and no hint for somebody's words."""
 
+import msgspec
 import pytest
 
 from kasmon.screens.catalogue import shipped
-from kasmon.screens.composer import Composer
+from kasmon.screens.composer import Composer, stands
 from kasmon.screens.reading import read
+from kasmon.screens.rules import ComposerRule
 from kasmon.screens.shot import captured
 
 RULE = "─" * 40
@@ -61,3 +63,62 @@ def test_a_draft_of_any_width_is_a_draft(width: int) -> None:
 
     assert found is not None
     assert found.draft.startswith("x" * 18)
+
+
+# What was typed stands there
+
+
+def at(agent: str) -> ComposerRule:
+    chosen = shipped().rules(agent)
+    assert chosen is not None
+    assert chosen.rules.file.composer is not None
+    return chosen.rules.file.composer
+
+
+@pytest.mark.parametrize(
+    ("text", "rows", "does"),
+    [
+        ("fix it", ["fix it"], True),
+        ("fix it", ["fix"], False),
+        ("fix it", [""], False),
+        ("fix it", ["fix it now"], False),
+        ("fix it", ["do fix it"], False),
+        ("one\n\n  two;", ["one", "", "  two;"], True),
+        ("a long line that was wrapped", ["a long line that", "was wrapped"], True),
+        ("漢字漢字", ["漢字", "漢字"], True),
+        ("tabs\tand  blanks ", ["tabs    and blanks"], True),
+        ("naïve 👩\u200d🔬 می\u200cخواهم", ["naïve 👩🔬 میخواهم"], True),
+        ("first second third fourth", ["second", "third", "fourth"], True),
+        ("first second third fourth", ["third", "fourth"], False),
+        ("first second third fourth", ["first", "second", "third"], False),
+        ("!ls", ["ls"], True),
+        ("ls", ["!ls"], False),
+        ("-t foo", ["t foo"], False),
+        ("many\nlines", ["[Pasted text #1 +1 lines]"], True),
+        ("many\nlines", ["[Pasted text #1 +1 lines] and"], False),
+        ("[Pasted text #1]", ["[Pasted text #1]"], True),
+    ],
+)
+def test_a_text_stands_there_if_all_of_it_does_and_nothing_else(text: str, rows: list[str], does: bool) -> None:
+    box = Composer(first_row=0, last_row=len(rows) - 1, draft="\n".join(rows).strip())
+
+    assert does is stands(text, box, at("claude"))
+
+
+@pytest.mark.parametrize(
+    ("agent", "name"),
+    [
+        ("claude", "[Pasted text #1]"),
+        ("claude", "[Pasted text #12 +85 lines]"),
+        ("codex", "[Pasted Content 70900 chars]"),
+        ("gemini", "[Pasted Text: 86 lines]"),
+        ("gemini", "[Pasted Text: 3100 chars]"),
+        ("opencode", "[Pasted ~4 lines]"),
+    ],
+)
+def test_a_long_paste_stands_there_by_the_name_that_the_agent_gives_it(agent: str, name: str) -> None:
+    box = Composer(first_row=0, last_row=0, draft=name)
+
+    assert stands("word " * 1000, box, at(agent))
+    assert not stands("word " * 1000, msgspec.structs.replace(box, draft=f"{name} {name}"), at(agent))
+    assert not stands("word " * 1000, box, at("scripted"))

@@ -1,11 +1,24 @@
 """`kasmon explain --screen`: what a screen says, by which rule, what else holds; and it becomes a golden folder."""
 
+import asyncio
+import json
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from kasmon.host.book import advanced
+from kasmon.model.command import Mode
+from kasmon.model.event import SessionStarted, SignalSeen
+from kasmon.model.permission import SessionId
+from kasmon.model.session import Session
+from kasmon.store.log import EventLog
+from kasmon.supervisor.derive import Seen, derive
+from kasmon.supervisor.explain import NO_HOST, explain
+from kasmon.supervisor.explained import as_object, lines
 from tests.cli.line import Line
+from tests.screens.expected import reading_of
 from tests.screens.golden import FOLDER, load
 
 ASKS = FOLDER / "claude" / "2.1.330" / "permission-bash"
@@ -17,6 +30,10 @@ def kasmon() -> Iterator[Line]:
     line = Line()
     yield line
     line.close()
+
+
+def clock(at: float) -> str:
+    return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(at))
 
 
 def test_it_says_the_state_the_rule_the_text_and_what_lost(kasmon: Line) -> None:
@@ -105,6 +122,9 @@ def test_a_persons_own_file_counts_and_a_broken_one_is_told(kasmon: Line) -> Non
         (["--screen", "/", "--agent", "claude"], 3, "there is no file '/screen.txt'"),
         (["--screen", str(ASKS), "--agent", "emacs"], 2, "nobody knows the screens of 'emacs'. Known: amp, bash,"),
         (["--screen", str(ASKS)], 2, "a screen is explained for one agent"),
+        ([], 2, "there is nothing to explain"),
+        (["fix-auth"], 3, "fix-auth"),
+        (["fix-auth", "--agent", "claude"], 2, "go with --screen"),
         (["fix-auth", "--screen", str(ASKS), "--agent", "claude"], 2, "a screen is explained for one agent"),
         (["--screen", "/dev/zero", "--agent", "claude"], 2, "is larger than 1024 KB"),
     ],
@@ -115,6 +135,44 @@ def test_what_cannot_be_explained_is_told(kasmon: Line, arguments: list[str], co
     assert code == done.code
     assert told in done.err
     assert "Traceback" not in done.err
+
+
+def test_a_session_is_explained_by_its_facts_and_by_what_stands_on_its_screen_now(kasmon: Line) -> None:
+    session = kasmon("new", "one", "--", "/bin/sh", "-c", "PS1='$ ' exec sh").out.strip()
+    assert 0 == kasmon("wait", "one", "--for", "idle", "--timeout", "20").code
+    folder = kasmon.home / "out" / "sh" / "any" / "mine"
+
+    done = kasmon("explain", "one", "--export", str(folder))
+
+    assert 0 == done.code, done.err
+    first, *lines = done.out.splitlines()
+    assert f"one ({session}): idle, says its screen" == first
+    assert any(line.startswith("  screen    idle, rule ") for line in lines)
+    assert any(line.startswith("  launch    says ready") and line.endswith("nothing of the state") for line in lines)
+    assert lines[-1].endswith("idle, by screen, on signal.seen screen")
+    exported = load(folder)
+    assert ("idle", "sh") == (exported.expected["state"], json.loads((folder / "evidence.json").read_text())["agent"])
+    assert "idle" == reading_of(exported).state
+
+
+def test_where_its_host_is_gone_a_session_is_explained_by_its_log(kasmon: Line) -> None:
+    session = SessionId("abcdefgh")
+    kasmon.places.folder(session).mkdir(parents=True)
+    log = EventLog(kasmon.places.log(session))
+    log.append(SessionStarted(at=1.0, generation=1, backend="tmux", mode=Mode.TMUX, workdir="/", pid=5))
+    log.append(SignalSeen(at=2.0, source="screen", value="working", rule="tool"))
+    folded, _ = advanced(kasmon.places, Session(id=session, mode=Mode.TMUX))
+
+    found = asyncio.run(explain(kasmon.places, derive(folded, Seen(agent_runs=True, heard_at=3.0), 9.0)))
+
+    assert [
+        "unsure, says its host: host gone, agent alive",
+        f"  unseen    {NO_HOST}",
+        f"  screen    says working, tool, since {clock(2.0)}",
+        f"  {clock(2.0)}  working, by screen, on signal.seen screen",
+    ] == lines(found)
+    told = as_object(found)
+    assert ("unsure", None, NO_HOST) == (told["state"], told["screen"], told["unseen"])
 
 
 def test_nothing_on_a_screen_reaches_the_terminal_as_it_is(kasmon: Line) -> None:

@@ -1,5 +1,8 @@
 """Real screens of real agents are read as what they are; every rule of every file is needed by one of them."""
 
+import json
+from pathlib import Path
+
 import pytest
 
 from kasmon.screens.catalogue import shipped
@@ -9,7 +12,7 @@ from kasmon.screens.shot import captured
 from kasmon.screens.told import told
 from tests.screens.expected import reading_of, screen_of, verdict_of
 from tests.screens.golden import Case, cases
-from tests.screens.matrix import confused, table
+from tests.screens.matrix import Judged, confused, golden, live, table
 
 CASES = list(cases())
 
@@ -49,10 +52,24 @@ def test_every_menu_of_every_file_stands_on_a_golden_screen() -> None:
 
 def test_no_golden_screen_is_confused_with_another_state(capsys: pytest.CaptureFixture[str]) -> None:
     """The table stands in the output of the test run."""
+    judged = golden(CASES)
     with capsys.disabled():
-        print(f"\n{table(CASES)}\n")
+        print(f"\n{table(judged)}\n")
 
-    assert [] == confused(CASES)
+    assert [] == confused(judged)
+
+
+def test_who_is_sure_and_wrong_in_a_live_run_is_a_failure_and_who_is_unsure_is_counted(tmp_path: Path) -> None:
+    told = [("idle", "idle"), ("working", "unsure"), ("asking", "idle"), ("ended", "ended")]
+    found = [{"case": f"n{n}", "expected": real, "judged": read} for n, (real, read) in enumerate(told)]
+    (tmp_path / "codex.json").write_text(json.dumps({"agent": "codex", "version": "1.0", "cases": found}))
+
+    judged = live(tmp_path)
+
+    assert Judged("codex 1.0", "codex 1.0: n1", "working", "unsure") == judged[1]
+    assert ["codex 1.0: n2: asking read as idle"] == confused(judged)
+    assert "| codex 1.0 | 4 | 2 | 1 | 1 |" in table(judged)
+    assert [] == live(tmp_path / "nowhere")
 
 
 def test_a_screen_without_any_rule_is_unclear() -> None:

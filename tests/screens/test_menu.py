@@ -4,6 +4,7 @@ import pytest
 
 from kasmon.model.permission import AskKind, Decision
 from kasmon.screens.menu import Menu, menu, screen
+from tests.screens.golden import FOLDER, load
 
 MENU = """\
 ? wants to use Bash: git push
@@ -91,6 +92,18 @@ def test_another_text_is_another_menu(old: str, new: str) -> None:
 
     assert before is not None
     assert after is not None
+    assert before.digest != after.digest
+
+
+def test_another_key_of_the_same_label_is_another_menu() -> None:
+    golden = load(FOLDER / "codex/0.169.0/permission-exec").shot
+    rules = screen("codex")
+    assert rules is not None
+    before, after = (menu(text.split("\n"), rules) for text in (golden.text, golden.text.replace("(y)", "(n)")))
+
+    assert before is not None
+    assert after is not None
+    assert ("y", "n") == (before.keys[Decision.ALLOW], after.keys[Decision.ALLOW])
     assert before.digest != after.digest
 
 

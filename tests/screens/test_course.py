@@ -1,0 +1,136 @@
+"""Which keys an answer gets, from every golden screen on which something is asked; and which answers get none."""
+
+import pytest
+
+from kasmon.errors import RefusedError, UnableError
+from kasmon.model.permission import Decision
+from kasmon.screens.choice import ESCAPE, Menu
+from kasmon.screens.course import course, options, own_words, taken
+from kasmon.screens.menu import screen
+from kasmon.screens.reading import read
+from kasmon.screens.shot import captured
+from tests.screens.golden import FOLDER, cases, load
+
+ASKING = [case for case in cases() if "menu" in case.expected]
+
+
+def menu_of(case: str) -> Menu:
+    golden = load(FOLDER / case)
+    facts = golden.shot.facts
+    shot = captured(
+        golden.shot.text,
+        golden.shot.title,
+        cursor=tuple(facts["cursor"]) if "cursor" in facts else None,
+        cursor_visible=facts.get("cursor_visible", True),
+        alternate=facts.get("alternate", False),
+        columns=facts.get("columns", 0),
+    )
+    rules = screen(golden.agent, golden.version)
+    assert rules is not None
+    menu = read(shot, rules).menu
+    assert menu is not None
+    return menu
+
+
+def told(menu: Menu) -> dict[str, str]:
+    """Each decision that it takes, with the key, or the choice that the mark is moved to."""
+    ways = {decision: course(menu, decision) for decision in taken(menu) if decision is not Decision.CHOOSE}
+    return {
+        str(decision): way.key or f"the mark on {menu.choices[way.choice or 0].label}" for decision, way in ways.items()
+    }
+
+
+@pytest.mark.parametrize(
+    ("case", "keys"),
+    [
+        ("claude/2.1.330/permission-bash", {"allow": "1", "always": "2", "deny": "4", "cancel": ESCAPE}),
+        ("claude/2.1.330/permission-edit", {"allow": "1", "always": "2", "deny": "3", "cancel": ESCAPE}),
+        ("claude/2.1.330/permission-bash-amended", {"cancel": ESCAPE}),
+        ("claude/2.1.330/plan", {"allow": "2", "deny": ESCAPE}),
+        (
+            "claude/2.1.330/start-trust",
+            {"allow": "the mark on Yes, I trust this folder", "deny": "the mark on No, exit"},
+        ),
+        ("claude/2.1.197/permission-bash", {"allow": "1", "always": "2", "deny": "3", "cancel": ESCAPE}),
+        ("codex/0.169.0/permission-exec", {"allow": "y", "always": "p", "deny": ESCAPE}),
+        ("codex/0.169.0/plan", {"allow": "1", "deny": "3"}),
+        ("gemini/0.61.0/permission-bash", {"allow": "1", "always": "2", "deny": "3", "cancel": ESCAPE}),
+        (
+            "opencode/1.18.33/permission-bash",
+            {"allow": "the mark on Allow once", "always": "the mark on Allow always", "deny": ESCAPE},
+        ),
+        (
+            "opencode/1.18.33/permission-bash-always",
+            {"always": "the mark on Confirm", "deny": "the mark on Cancel"},
+        ),
+        ("scripted/any/permission", {"allow": "1", "always": "2", "deny": "3"}),
+    ],
+)
+def test_each_answer_has_the_way_that_stands_there(case: str, keys: dict[str, str]) -> None:
+    assert keys == told(menu_of(case))
+
+
+@pytest.mark.parametrize("case", [case.id for case in ASKING])
+def test_no_answer_takes_a_choice_whose_label_does_not_say_it(case: str) -> None:
+    menu = menu_of(case)
+
+    for decision in taken(menu):
+        if decision is Decision.CHOOSE:
+            for option in options(menu):
+                way = course(menu, decision, (option.label,))
+                assert menu.choices[way.choice or 0] is option or menu.choices[way.choice or 0] == option
+            continue
+        way = course(menu, decision)
+        assert way.key == ESCAPE if way.choice is None else menu.choices[way.choice].decision is decision
+        assert way.choice is None or not way.key or way.key == menu.choices[way.choice].key
+
+
+@pytest.mark.parametrize("case", [case.id for case in ASKING])
+def test_what_a_menu_does_not_take_has_no_key(case: str) -> None:
+    menu = menu_of(case)
+
+    for decision in set(Decision) - set(taken(menu)):
+        with pytest.raises(UnableError, match=r"no key|by one of its options"):
+            course(menu, decision, ("red",))
+
+
+def test_a_question_is_answered_by_one_of_its_options() -> None:
+    menu = menu_of("claude/2.1.330/question")
+
+    assert ["red", "blue"] == [option.label for option in options(menu)]
+    assert ("2", 1, "") == course(menu, Decision.CHOOSE, ("blue",))
+    for labels in ((), ("red", "blue")):
+        with pytest.raises(UnableError):
+            course(menu, Decision.CHOOSE, labels)
+    with pytest.raises(RefusedError, match="green"):
+        course(menu_of("opencode/1.18.33/question"), Decision.CHOOSE, ("green",))
+
+
+def test_own_words_are_typed_where_the_file_says_where_and_stand_in_one_row() -> None:
+    menu = menu_of("claude/2.1.330/question")
+
+    assert ("", 2, "green, or none") == course(menu, Decision.CHOOSE, (" green, or none",))
+    for words in (" ", "one\ntwo", "x" * 61, "\x1b[A\x1b[A\x1b"):
+        with pytest.raises(UnableError):
+            course(menu, Decision.CHOOSE, (words,))
+    assert own_words(menu_of("claude/2.1.330/question-own-words")) is None
+
+
+@pytest.mark.parametrize("case", ["claude/2.1.330/question-many", "opencode/1.18.33/question-many"])
+def test_a_question_that_takes_several_is_answered_where_it_stands(case: str) -> None:
+    assert () == options(menu_of(case))
+
+
+def test_the_rows_of_a_request_reach_from_its_first_to_its_last_choice() -> None:
+    golden = load(FOLDER / "claude/2.1.330/permission-bash")
+    menu = menu_of(golden.id)
+    rows = captured(golden.shot.text).rows[slice(*menu.rows)]
+
+    assert "Bash command" in rows[0].text
+    assert rows[-1].text.strip().startswith("4. No")
+
+
+def test_what_always_covers_is_said_where_the_agent_says_it() -> None:
+    assert "This will allow the following patterns until OpenCode is restarted - touch *" == (
+        menu_of("opencode/1.18.33/permission-bash-always").covers
+    )
