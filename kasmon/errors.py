@@ -2,19 +2,23 @@
 
 KasmonError
     UsageError                  what was asked for makes no sense as written             exit 2
-        ConfigError
+        ConfigError  PlanFaultyError
     NotFoundError               nothing goes by that name                                exit 3
         SessionNotFoundError  AmbiguousSessionError  RequestNotFoundError  LogMissingError
+        PlanNotFoundError
     RefusedError                understood, and not done                                 exit 4
         NameTakenError  StaleRequestError  RequestClosedError  SessionBusyError  SessionEndedError
-        InteractiveOnlyError  PaneDeadError  PasteRefusedError  UnableError
+            PromptChangedError
+        InteractiveOnlyError  PaneDeadError  PasteRefusedError  ScreenChangedError  PromptBoxError  UnableError
+        UntrustedFolderError
     TimedOutError               it did not happen in time; nothing is known beyond that  exit 5
     UnavailableError            something that kasmon stands on is not there             exit 69
-        HostUnreachableError
+        HostUnreachableError  GitError  RemoteUnreachableError
         TmuxError
             TmuxMissingError  TmuxTooOldError  TmuxServerGoneError  TmuxCommandError
     LaunchError                 an agent could not be started                            exit 1
-        AgentNotFoundError  ExtraMissingError
+        AgentNotFoundError  UnfitAgentError  ExtraMissingError  RemoteLaunchError
+    PromptLostError             typed, and nobody can say that the agent has it          exit 1
     UnsafeFolderError           a folder of ours that others could write to              exit 1
 """
 
@@ -55,6 +59,18 @@ class ConfigError(UsageError):
         super().__init__(f"{place}{at_key}: {why}.", hint=choices)
 
 
+class PlanFaultyError(UsageError):
+    """A plan's file that says something that cannot be; nothing of it was run."""
+
+    code = "plan"
+
+    def __init__(self, faults: Sequence[str]) -> None:
+        """*faults*: what is wrong, each as `FILE:LINE: why.`; one at least."""
+        self.faults = tuple(faults)
+        and_more = f" (and {len(faults) - 1} more)" if len(faults) > 1 else ""
+        super().__init__(f"{faults[0]}{and_more}", hint="`kasmon plan check` lists all that is wrong.")
+
+
 class NotFoundError(KasmonError):
     """Nothing goes by that name."""
 
@@ -85,6 +101,14 @@ class RequestNotFoundError(NotFoundError):
     def __init__(self, request: str) -> None:
         self.request = request
         super().__init__(f"no request is called {request!r}.", hint="See `kasmon inbox`.")
+
+
+class PlanNotFoundError(NotFoundError):
+    """No plan that was run goes by this id or file."""
+
+    def __init__(self, wanted: str) -> None:
+        self.wanted = wanted
+        super().__init__(f"no plan is called {wanted!r}.", hint="`kasmon plan ls` lists those that were run.")
 
 
 class LogMissingError(NotFoundError):
@@ -120,6 +144,16 @@ class StaleRequestError(RefusedError):
         self.request = request
         super().__init__(
             f"request {request!r} is not what was shown: its digest differs.", hint="Look at it again: `kasmon inbox`."
+        )
+
+
+class PromptChangedError(StaleRequestError):
+    """What stands on the agent's screen is not what was answered; no key was sent that could answer it."""
+
+    def __init__(self, request: str) -> None:
+        super().__init__(request)
+        KasmonError.__init__(
+            self, f"request {request!r}: the prompt changed, nothing was sent.", hint="Look at what stands there now."
         )
 
 
@@ -186,10 +220,40 @@ class PasteRefusedError(RefusedError):
         super().__init__(f"nothing was pasted into pane {pane!r}: {why}.")
 
 
+class ScreenChangedError(RefusedError):
+    """The pane does not show any more what the keys were meant for; none was sent."""
+
+    code = "screen-changed"
+
+    def __init__(self, pane: str) -> None:
+        self.pane = pane
+        super().__init__(f"pane {pane!r} does not show any more what was read there.", hint="Look again.")
+
+
+class PromptBoxError(RefusedError):
+    """Nothing was typed: where the agent takes prompts something else stands now, or it cannot be seen."""
+
+    code = "prompt-box"
+
+    def __init__(self, session: str, why: str, *, hint: str = "") -> None:
+        self.session, self.why = session, why
+        super().__init__(f"nothing was typed into {session!r}: {why}.", hint=hint)
+
+
 class UnableError(RefusedError):
     """This kind of agent cannot do that; its abilities say so."""
 
     code = "unable"
+
+
+class UntrustedFolderError(RefusedError):
+    """The agent would run what the folder's project brings along, and its user has not trusted that folder."""
+
+    code = "untrusted"
+
+    def __init__(self, agent: str, folder: str, things: str, fix: str) -> None:
+        self.agent, self.folder, self.things = agent, folder, things
+        super().__init__(f"{agent} has not been told to trust {folder!r}, and could run {things} there.", hint=fix)
 
 
 class TimedOutError(KasmonError):
@@ -211,6 +275,29 @@ class HostUnreachableError(UnavailableError):
         self.session, self.why = session, why
         super().__init__(
             f"the host of session {session!r} does not answer: {why}.", hint="`kasmon doctor` looks into it."
+        )
+
+
+class GitError(UnavailableError):
+    """git said no, or is not there."""
+
+    code = "git"
+
+    def __init__(self, what: str, why: str, *, hint: str = "") -> None:
+        self.what, self.why = what, why
+        super().__init__(f"git cannot {what}: {why}.", hint=hint)
+
+
+class RemoteUnreachableError(UnavailableError):
+    """There is no connection to another machine; what runs there runs on."""
+
+    code = "remote-unreachable"
+
+    def __init__(self, machine: str, why: str) -> None:
+        self.machine, self.why = machine, why
+        super().__init__(
+            f"cannot reach {machine!r}: {why}.",
+            hint=f"See what `ssh {machine}` says: kasmon gives no password, and takes no key that is new.",
         )
 
 
@@ -278,6 +365,20 @@ class AgentNotFoundError(LaunchError):
         )
 
 
+class UnfitAgentError(LaunchError):
+    """The agent's program does not speak as kasmon expects: it is another version, or another program."""
+
+
+class RemoteLaunchError(LaunchError):
+    """An agent could not be started on another machine."""
+
+    code = "remote"
+
+    def __init__(self, machine: str, why: str) -> None:
+        self.machine, self.why = machine, why
+        super().__init__(f"cannot start it on {machine!r}: {why}.", hint=f"`ssh {machine}` shows what is there.")
+
+
 class ExtraMissingError(LaunchError):
     """A Python package that this backend needs is not installed."""
 
@@ -285,6 +386,18 @@ class ExtraMissingError(LaunchError):
         self.backend, self.extra = backend, extra
         super().__init__(
             f"the backend {backend!r} is not installed.", hint=f"Install kasmon with it: pip install 'kasmon[{extra}]'."
+        )
+
+
+class PromptLostError(KasmonError):
+    """A prompt was typed, or a part of it, and was not seen to be taken. It is not repeated: the agent may have it."""
+
+    code = "lost"
+
+    def __init__(self, session: str, why: str) -> None:
+        self.session, self.why = session, why
+        super().__init__(
+            f"the prompt for {session!r} is lost: {why}.", hint="Look at its terminal before you send it again."
         )
 
 

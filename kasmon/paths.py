@@ -129,6 +129,18 @@ class Places:
         """The words of the prompts that wait for a session and hold a secret, 0600; there only while there are any."""
         return self.runtime / f"{session}.waiting"
 
+    def context(self, session: str) -> Path:
+        """What the agent inside may know of its place; kept current by its plan's runner."""
+        return self.sessions / session / "context.json"
+
+    @property
+    def plans(self) -> Path:
+        return self.state / "plans"
+
+    def plan(self, plan: str) -> Path:
+        """The folder of one plan's run: its agreed text, its log, its notes, its worktrees."""
+        return self.plans / plan
+
     def make(self) -> None:
         """Create the state and runtime folders, 0700.
 
@@ -213,6 +225,11 @@ def write_private(path: Path, content: bytes) -> None:
     except BaseException:
         Path(name).unlink(missing_ok=True)
         raise
+
+
+def expanded(name: str) -> Path:
+    """The path that *name* says, with a leading `~` as the home that it means; as it is where nobody has that home."""
+    return Path(os.path.expanduser(name))  # noqa: PTH111 (the other one raises)
 
 
 def _xdg(variables: Mapping[str, str], name: str, fallback: Path) -> Path:

@@ -233,6 +233,8 @@ def _row(spans: Sequence[Span], look: Look) -> list[Line]:
 
 
 def _used(usage: UsageReported) -> str:
-    cost = f" · ${usage.cost_usd:.2f}" if usage.cost_usd is not None else ""
-    window = f" · context {100 * usage.context // usage.limit} %" if usage.limit else ""
-    return f"{compact(usage.input)} in, {compact(usage.output)} out{window}{cost}"
+    """The figures that its agent tells; one that is 0 it does not tell."""
+    counted = f"{compact(usage.input)} in, {compact(usage.output)} out" if usage.input or usage.output else ""
+    window = f"context {100 * usage.context // usage.limit} %" if usage.limit else ""
+    cost = f"${usage.cost_usd:.2f}" if usage.cost_usd is not None else ""
+    return " · ".join(part for part in (counted, window, cost) if part) or "no figures"

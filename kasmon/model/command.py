@@ -10,6 +10,8 @@ from kasmon.model.permission import Decision, RequestId, SessionId
 ReceiptId = NewType("ReceiptId", str)
 When = Literal["idle", "now", "interrupt", "refuse"]
 """What a prompt does when the agent is busy: queue, go in anyway, interrupt first, or be refused."""
+Sender = Literal["user", "wave", "peer"]
+"""Whose prompt it is: a person's, a plan's, or that of another agent."""
 
 
 class Mode(StrEnum):
@@ -29,7 +31,7 @@ class Prompt(Command, frozen=True, kw_only=True, tag="prompt"):
 
     text: str
     when: When = "now"
-    by: Literal["user", "wave", "peer"] = "user"
+    by: Sender = "user"
 
 
 class Answer(Command, frozen=True, kw_only=True, tag="answer"):
@@ -106,6 +108,8 @@ class Receipt(msgspec.Struct, frozen=True, kw_only=True):
     text: str = ""
     """The prompt's first line, for people."""
     at: float = 0.0
+    exit_code: int | None = None
+    """Of a command that was typed into a shell, once it is finished; None where nobody can tell."""
 
 
 class Used(msgspec.Struct, frozen=True, kw_only=True):
@@ -158,6 +162,9 @@ class Launch(msgspec.Struct, frozen=True, kw_only=True):
     """The agent was told to skip permissions; marked in its row."""
     window: str = ""
     """tmux: what its window is called; empty is the session's name."""
+    machine: str = ""
+    """tmux: the other machine that it runs on, as ssh knows it; empty for this one. Folder (`HOST:PATH`) and program
+    are there then; no program is the login shell."""
     adopted: Adopted | None = None
     """tmux: the pane of the user's own that it runs in; None for what kasmon started."""
     interrupt_key: Literal["", "ctrl-c", "escape"] = ""

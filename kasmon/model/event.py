@@ -242,7 +242,12 @@ class LineLost(Fact, frozen=True, kw_only=True, tag="line.lost"):
 
 
 class LineFound(Fact, frozen=True, kw_only=True, tag="line.found"):
-    pass
+    """It is back; what it carries ran on."""
+
+    pid: int | None = None
+    """Of the process that is this side of it now, as in `SessionStarted`; None: the same as before."""
+    pid_started: float | None = None
+    pid_boot: str = ""
 
 
 class StuckSeen(Fact, frozen=True, kw_only=True, tag="stuck.seen"):
@@ -323,7 +328,7 @@ _encoder = msgspec.json.Encoder()
 _LONE = re.compile("[\ud800-\udfff]")
 
 
-def encode(event: Event) -> bytes:
+def encode(event: Fact) -> bytes:
     """*event* as one line of JSON, without its newline. An `Unknown` comes out as it came in."""
     if isinstance(event, Unknown) and event.raw:
         return event.raw.encode("utf-8", "surrogateescape")

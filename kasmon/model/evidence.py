@@ -7,6 +7,8 @@ A signal is what one source said last, and since when. `judge` weighs them:
 | who is believed | the first of `TIERS` that says something; a program that reports its own status beats everybody |
 | a hook, against a newer title or screen | the newer one: no agent has a hook for every ending of a turn |
 | two states in one word (`idle\\|asking`) | the next source that says one of the two |
+| a program at rest, against a screen that asks or is limited since | the screen: no program reports its own dialogs |
+| a program's "error" | idle or limited, as its screen says; idle where no rules know its screen |
 | two sources that disagree for `SETTLE_S` | unsure, with both their words |
 | "working", and nothing printed for `STILL_S` | unsure |
 | nothing known, or nobody could look | unsure, with the reason; never idle by absence |
@@ -33,13 +35,17 @@ STILL_S: Final = 60.0
 """An agent that works prints something within this time, in seconds: they all have something that turns."""
 
 PROGRAM_STATES: Final = {
-    "idle": SessionState.IDLE,
-    "done": SessionState.IDLE,
-    "error": SessionState.IDLE,
-    "working": SessionState.WORKING,
-    "blocked": SessionState.ASKING,
+    "idle": frozenset({SessionState.IDLE}),
+    "done": frozenset({SessionState.IDLE}),
+    "error": frozenset({SessionState.IDLE, SessionState.LIMITED}),
+    "working": frozenset({SessionState.WORKING}),
+    "blocked": frozenset({SessionState.ASKING}),
 }
-"""What a program means by its own status (OSC 7501, Program Status Protocol)."""
+"""What a program means by its own status (OSC 7501, Program Status Protocol). An error ended its turn: that may have
+been its usage limit, which only its screen tells."""
+AT_REST: Final = frozenset({SessionState.IDLE, SessionState.LIMITED})
+BEYOND: Final = frozenset({SessionState.ASKING, SessionState.LIMITED})
+"""What a program at rest may be without knowing it: in a dialog of its own, or at its limit."""
 WORDS: Final = {
     "starting": SessionState.STARTING,
     "idle": SessionState.IDLE,
@@ -103,7 +109,9 @@ def judge(signals: tuple[Signal, ...], now: float) -> Verdict:
         if len(states) > 1 and states & claims(other):
             deciding, states = other, states & claims(other)
     against = [other for other in others if not states & claims(other)]
-    lost += [Lost(signal=other, why=_why_lost(other, other in against)) for other in others if other is not deciding]
+    lost += [Lost(signal=other, why=_why_lost(other in against)) for other in others if other is not deciding]
+    if len(states) > 1 and first.source == "program" and not any(signal.source == "screen" for signal in known):
+        states = frozenset({SessionState.IDLE})  # nobody can read its screen, so its word is all there will ever be
     if len(states) > 1:
         words = " or ".join(sorted(str(state) for state in states))
         return _unsure(first, f"its {first.source} says {words}", lost)
@@ -126,7 +134,7 @@ def judge(signals: tuple[Signal, ...], now: float) -> Verdict:
 def claims(signal: Signal) -> frozenset[SessionState]:
     """The states that *signal* says it may be; none if it says nothing."""
     if signal.source == "program":
-        return frozenset({PROGRAM_STATES[signal.value]} if signal.value in PROGRAM_STATES else ())
+        return PROGRAM_STATES.get(signal.value, frozenset())
     if signal.source == "output":
         return frozenset({SessionState.WORKING} if signal.value == "printing" else ())
     if signal.source not in TIERS or signal.source == "launch":
@@ -149,6 +157,11 @@ def _speaks(signal: Signal, known: list[Signal], lost: list[Lost]) -> bool:
     if not said:
         lost.append(Lost(signal=signal, why="it says nothing of the state"))
         return False
+    if signal.source == "program" and said <= AT_REST:
+        later = next((one for one in known if one.source == "screen" and one.at >= signal.at), None)
+        if later is not None and claims(later) and claims(later) <= BEYOND:
+            lost.append(Lost(signal=signal, why="the screen changed after it"))
+            return False
     if signal.source == "hook":
         for later in known:
             differs = claims(later) and not claims(later) & said
@@ -201,12 +214,16 @@ def _unsure(first: Signal, why: str, lost: list[Lost]) -> Verdict:
 
 
 def _kind(speaking: list[Signal], state: SessionState) -> AskKind | None:
-    """What is asked, by the first that says so; what nobody names is a question."""
+    """What is asked, by the first that says so; what nobody names is a question.
+
+    Some take the approval of a plan for any other permission: whoever says that it is a plan knows more.
+    """
     if state is not SessionState.ASKING:
         return None
-    named = (signal.asking for signal in speaking if signal.asking and SessionState.ASKING in claims(signal))
-    return next(named, AskKind.QUESTION)
+    named = [signal.asking for signal in speaking if signal.asking and SessionState.ASKING in claims(signal)]
+    kind = next(iter(named), AskKind.QUESTION)
+    return AskKind.PLAN if kind is AskKind.PERMISSION and AskKind.PLAN in named else kind
 
 
-def _why_lost(signal: Signal, is_against: bool) -> str:
+def _why_lost(is_against: bool) -> str:
     return "a better source says otherwise" if is_against else "a better source says the same"

@@ -12,7 +12,7 @@ Facts are folded, never refused: a fact that fits no row changes nothing.
 """
 
 from collections.abc import Collection
-from typing import Final
+from typing import Final, Literal
 
 import msgspec
 
@@ -92,6 +92,11 @@ class Tokens(msgspec.Struct, frozen=True, kw_only=True):
     context: int = 0
     limit: int = 0
 
+    @property
+    def used(self) -> int | None:
+        """What came in and went out; None where the agent tells neither."""
+        return self.input + self.output or None
+
 
 class HostSeen(msgspec.Struct, frozen=True, kw_only=True):
     """The host process of a session, as last looked at."""
@@ -144,6 +149,10 @@ class Session(msgspec.Struct, frozen=True, kw_only=True):
     """What the agent said of its task, which is done; empty where it gave no word. None: it did not say so."""
     in_turn: bool = False
     """Whether a turn runs; agents with a protocol only."""
+    turn_ended: Literal["", "done", "interrupted", "limit", "error"] = ""
+    """How its last turn ended; empty while one runs."""
+    turn_error: str = ""
+    """And what went wrong in it."""
 
     generation: int = 0
     pid: int | None = None
@@ -273,7 +282,7 @@ def _noted(session: Session, event: Event) -> Session:
         case SessionStarted():
             return _started(session, event)
         case TurnStarted():
-            return put(session, turns=session.turns + 1, in_turn=True)
+            return put(session, turns=session.turns + 1, in_turn=True, turn_ended="", turn_error="")
         case MessageSaid():
             return put(session, last_line=_last_line(event.text) or session.last_line)
         case ToolStarted():
@@ -314,7 +323,8 @@ def _noted(session: Session, event: Event) -> Session:
             return put(session, limited_until=event.until, last_line=_last_line(event.text) or session.last_line)
         case TurnEnded():
             line = _last_line(event.error) or session.last_line
-            return put(_all_withdrawn(session, "the turn ended", event.at), last_line=line, in_turn=False)
+            over = _all_withdrawn(session, "the turn ended", event.at)
+            return put(over, last_line=line, in_turn=False, turn_ended=event.reason, turn_error=event.error)
         case SessionEnded():
             return _ended(session, event)
         case SignalSeen():
@@ -346,6 +356,11 @@ def _noted(session: Session, event: Event) -> Session:
                 stuck=is_stuck,
                 stuck_why=session.stuck_why if is_stuck else "",
             )
+        case LineLost():
+            is_news = event.what == "remote line" and session.state is not S.ENDED
+            return put(session, end_why=event.why) if is_news else session
+        case LineFound():
+            return _carried_on(session, event) if event.pid is not None and session.state is S.LOST else session
         case (
             Opened()
             | SessionCreated()
@@ -354,8 +369,6 @@ def _noted(session: Session, event: Event) -> Session:
             | PlanUpdated()
             | ForeignSeen()
             | LimitLifted()
-            | LineLost()
-            | LineFound()
             | Unknown()
         ):
             return session
@@ -430,6 +443,12 @@ def _next(before: Session, noted: Session, event: Event) -> SessionState:
     if state is S.ASKING or (state is S.WORKING and isinstance(event, LimitLifted)):
         return S.WORKING if noted.in_turn else S.IDLE if noted.generation else S.STARTING
     return state
+
+
+def _carried_on(session: Session, event: LineFound) -> Session:
+    return msgspec.structs.replace(
+        session, pid=event.pid, pid_started=event.pid_started, pid_boot=event.pid_boot, end_why=""
+    )
 
 
 def _started(session: Session, event: SessionStarted) -> Session:

@@ -13,7 +13,7 @@ from typing import NewType
 import msgspec
 
 from kasmon.errors import LogMissingError
-from kasmon.model.event import Event, Unknown, decode, encode
+from kasmon.model.event import Event, Fact, Unknown, decode, encode
 
 Cursor = NewType("Cursor", int)
 """A position in one log, in bytes from its start."""
@@ -28,7 +28,7 @@ class EventLog:
     def __init__(self, path: Path) -> None:
         self.path = path
 
-    def append(self, event: Event, *, durable: bool = False, check: Callable[[], None] | None = None) -> Cursor:
+    def append(self, event: Fact, *, durable: bool = False, check: Callable[[], None] | None = None) -> Cursor:
         """Write *event* as one line and return the cursor behind it.
 
         Args:

@@ -70,6 +70,50 @@ def test_a_program_that_tells_its_state_is_believed(value: str, state: S) -> Non
     assert (state, "program") == (verdict.state, verdict.source)
 
 
+@pytest.mark.parametrize(("screen", "state"), [("limited", S.LIMITED), ("idle", S.IDLE)])
+def test_after_an_error_of_a_program_its_screen_says_whether_that_was_its_limit(screen: str, state: S) -> None:
+    assert state is judged(said("program", "error"), said("screen", screen), now=NOW).state
+
+
+@pytest.mark.parametrize("screen", ["unclear", "unreadable", "working"])
+def test_an_error_that_may_be_a_limit_is_not_idle_until_the_screen_says_so(screen: str) -> None:
+    verdict = judged(said("program", "error"), said("screen", screen), said("title", "working"), now=NOW)
+
+    assert (S.UNSURE, "its program says idle or limited") == (verdict.state, verdict.why)
+
+
+@pytest.mark.parametrize("rest", ["idle", "done", "error"])
+@pytest.mark.parametrize(("screen", "state"), [("asking", S.ASKING), ("limited", S.LIMITED)])
+def test_no_program_at_rest_reports_its_own_dialogs_or_its_limit_its_screen_does(
+    rest: str, screen: str, state: S
+) -> None:
+    """Codex says "done" and asks whether its plan shall be carried out; a person opens its list of models."""
+    verdict = judged(said("program", rest, at=1.0), said("screen", screen, AskKind.PLAN, at=1.5), now=NOW)
+
+    assert (state, "screen") == (verdict.state, verdict.source)
+    assert "the screen changed after it" == losers(verdict)["program"]
+
+
+def test_a_screen_from_before_the_program_came_to_rest_says_nothing_against_it() -> None:
+    """The answer was just given, and the screen not looked at since."""
+    assert S.IDLE is judged(said("screen", "asking", at=1.0), said("program", "idle", at=1.1), now=NOW).state
+
+
+def test_who_says_that_a_plan_is_asked_for_knows_more_than_who_calls_it_a_permission() -> None:
+    registered = said("registry", "asking", AskKind.PERMISSION)
+
+    assert AskKind.PLAN is judged(registered, said("screen", "asking", AskKind.PLAN), now=NOW).asking
+    assert AskKind.PERMISSION is judged(registered, said("screen", "asking", AskKind.QUESTION), now=NOW).asking
+
+
+def test_a_hook_that_tells_of_a_failure_leaves_it_to_the_screen_whether_that_was_the_limit() -> None:
+    failed, registered = said("hook", "idle|limited"), said("registry", "idle|limited")
+
+    assert S.LIMITED is judged(registered, failed, said("screen", "limited"), now=NOW).state
+    assert S.IDLE is judged(registered, failed, said("screen", "idle"), now=NOW).state
+    assert S.UNSURE is judged(registered, failed, now=NOW).state
+
+
 def test_a_blocked_program_that_does_not_say_why_asks_a_question() -> None:
     assert AskKind.QUESTION is judged(said("program", "blocked")).asking
 

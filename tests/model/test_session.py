@@ -348,6 +348,22 @@ def test_a_lost_line_is_lost_until_it_is_found() -> None:
     assert S.IDLE is apply(lost, LineFound(at=9.0)).state
 
 
+def test_a_line_to_another_machine_says_why_it_is_lost_and_is_found_by_another_process() -> None:
+    cut = LineLost(at=8.0, what="remote line", why="Connection reset")
+    lost = fold(started(mode=Mode.TMUX), signal("program", "idle"), cut, session=TERMINAL)
+    found = apply(lost, LineFound(at=9.0, pid=77, pid_started=5.0, pid_boot="b"))
+
+    assert (S.LOST, "Connection reset") == (lost.state, lost.end_why)
+    assert (S.IDLE, "", 77, 5.0, "b") == (
+        found.state,
+        found.end_why,
+        found.pid,
+        found.pid_started,
+        found.pid_boot,
+    )
+    assert lost.generation == found.generation
+
+
 def test_a_found_line_to_a_structured_agent_leaves_it_unsure() -> None:
     session = fold(started(), turn(), line_lost(), LineFound(at=9.0))
 
@@ -357,11 +373,17 @@ def test_a_found_line_to_a_structured_agent_leaves_it_unsure() -> None:
 
 
 @pytest.mark.parametrize("mode", [Mode.TMUX, Mode.SDK])
-@pytest.mark.parametrize("event", [line_lost(), LineFound(at=9.0)], ids=["lost", "found"])
+@pytest.mark.parametrize(
+    "event",
+    [line_lost(), LineFound(at=9.0), LineLost(at=8.0, what="remote line", why="w"), LineFound(at=9.0, pid=77)],
+    ids=["lost", "found", "cut", "found by another"],
+)
 def test_what_has_ended_cannot_be_lost_or_found(event: Event, mode: Mode) -> None:
-    session = fold(started(mode=mode), ended(), event, session=Session(id=ME, mode=mode))
+    before = fold(started(mode=mode), ended(), session=Session(id=ME, mode=mode))
+    session = apply(before, event)
 
     assert S.ENDED is session.state
+    assert (before.pid, before.end_why) == (session.pid, session.end_why)
 
 
 # What a row shows

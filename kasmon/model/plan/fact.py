@@ -1,0 +1,120 @@
+"""What happens to a plan that runs: the facts in its own log, `plans/<id>/events.jsonl`.
+
+A log of its own, and not the fleet's, so that nobody who lists sessions reads the 10,000 tasks of a plan.
+"""
+
+from typing import Literal, TypeAlias
+
+import msgspec
+
+from kasmon.model.event import Fact, Unknown
+
+Deed: TypeAlias = Literal["pause", "resume", "advance", "accept", "retry", "skip", "replace", "abort"]
+"""What a person decides: `accept` believes a task that was claimed, `replace` retries it with another agent."""
+
+
+class PlanBegan(Fact, frozen=True, kw_only=True, tag="plan.began"):
+    """A person agreed to exactly this content."""
+
+    plan: str
+    """Its id: the name of its folder."""
+    name: str
+    file: str
+    """Where it was read from."""
+    folder: str
+    """Where it runs."""
+    digest: str
+    """The SHA-256 of its text."""
+    headless: bool = False
+    """Nobody can be asked: clean waves go on by themselves, and so do claims that nothing checks."""
+
+
+class PlanChanged(Fact, frozen=True, kw_only=True, tag="plan.changed"):
+    """Its file was edited, and a person took the edit over."""
+
+    digest: str
+
+
+class PlanSteered(Fact, frozen=True, kw_only=True, tag="plan.steered"):
+    deed: Deed
+    task: str = ""
+    agent: str = ""
+    """For `replace`."""
+
+
+class TaskBegan(Fact, frozen=True, kw_only=True, tag="task.began"):
+    """A session is about to be started for it; from now on no other one is."""
+
+    task: str
+    attempt: int
+    session: str
+    name: str = ""
+    workdir: str = ""
+    branch: str = ""
+    base: str = ""
+    """The commit that its worktree began from."""
+
+
+class TaskClaimed(Fact, frozen=True, kw_only=True, tag="task.claimed"):
+    """It counts as done on somebody's word, not yet by a check."""
+
+    task: str
+    attempt: int
+    by: Literal["said", "turn", "exit"]
+    text: str = ""
+    changed: int | None = None
+    """How many files differ from where it began; None where nobody can tell."""
+
+
+class TaskChecked(Fact, frozen=True, kw_only=True, tag="task.checked"):
+    task: str
+    attempt: int
+    ok: bool
+    exit_code: int | None = None
+    why: str = ""
+    """Where it did not end by itself: its time limit, a program that is missing."""
+    output: str = ""
+    """The end of what it printed."""
+    took_s: float = 0.0
+
+
+class TaskDone(Fact, frozen=True, kw_only=True, tag="task.done"):
+    task: str
+    attempt: int
+    why: str = ""
+
+
+class TaskFailed(Fact, frozen=True, kw_only=True, tag="task.failed"):
+    task: str
+    attempt: int
+    why: str
+
+
+class PlanEnded(Fact, frozen=True, kw_only=True, tag="plan.ended"):
+    outcome: Literal["done", "claimed", "failed", "aborted"]
+    """`claimed`: all is done, some of it on an agent's word alone."""
+    why: str = ""
+
+
+PlanFact: TypeAlias = (
+    PlanBegan
+    | PlanChanged
+    | PlanSteered
+    | TaskBegan
+    | TaskClaimed
+    | TaskChecked
+    | TaskDone
+    | TaskFailed
+    | PlanEnded
+    | Unknown
+)
+
+_decoder: msgspec.json.Decoder[PlanFact] = msgspec.json.Decoder(PlanFact)
+
+
+def decode(line: bytes) -> PlanFact:
+    """The fact on *line*; a line that this version cannot read comes as `Unknown`. Never raises."""
+    try:
+        return _decoder.decode(line)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return Unknown(at=0.0, raw=line.decode("utf-8", "surrogateescape"))

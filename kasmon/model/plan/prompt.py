@@ -1,0 +1,75 @@
+"""What a task's agent is told: the plan's header, its place, what went before, its body, how to say that it is done."""
+
+from collections.abc import Mapping, Sequence
+
+from kasmon.model.plan.run import TaskRun
+from kasmon.model.plan.spec import Plan, Task
+
+LONGEST_RESULT = 8_000
+"""How much of each result that a task needs is put into its prompt, in characters."""
+
+
+def prompt(
+    plan: Plan, task: Task, at: TaskRun, *, shares: bool, results: Mapping[str, str], is_script: bool = False
+) -> str:
+    """The first prompt of *task*.
+
+    Args:
+        plan: the plan it belongs to.
+        task: what is to be done.
+        at: how far it is; the failures of earlier attempts are told.
+        shares: whether others work in the same folder at the same time.
+        results: task id -> the `result.md` that it left, of those that this one needs.
+        is_script: it is for the scripted agent, which reads all but the body as remarks.
+    """
+    peers = len(plan.wave(task.wave))
+    head = [f"# {plan.name}"]
+    head += [
+        f"{what}: {said}"
+        for what, said in (("Goal", plan.goal), ("Architecture", plan.architecture), ("Tech stack", plan.tech_stack))
+        if said
+    ]
+    beside = f"{peers - 1} others work beside it" if peers > 2 else "one other works beside it" if peers == 2 else ""
+    place = f"This is task {task.number} of wave {task.wave}: {task.title}."
+    head += ["", f"{place} {beside[:1].upper()}{beside[1:]}.".strip() if beside else place]
+    if shares and (peers > 1 or not plan.gives_waves):
+        head.append(
+            "Others share this folder with you: change only what your task names, add files to a commit by name, and"
+            " never stash, reset or check out what is not yours."
+        )
+    if task.files:
+        head.append(f"You may change: {', '.join(task.files)}.")
+    for other, result in results.items():
+        head += ["", f"## What task {other} left for you", "", result[:LONGEST_RESULT]]
+    if at.failures:
+        head += ["", "## What went wrong before", "", *(f"- {why}" for why in at.failures)]
+        if at.check is not None and at.check.output:
+            head += ["", "The check printed:", "", *(f"    {line}" for line in at.check.output.splitlines()[-40:])]
+    foot = [
+        'When the task is done, say so: `kasmon ctx --done "what you did"`. Who works beside you: `kasmon ctx`.',
+        f"What those after you should know goes into `{result_file(task)}`." if _is_needed(plan, task) else "",
+        f"It counts as done when this ends with 0: {task.check}" if task.check else "",
+    ]
+    if is_script:
+        remarks = [f"# {line}" for line in "\n".join((*head, *foot)).splitlines() if line]
+        return "\n".join((*remarks, task.body))
+    return "\n".join((*head, "", "## The task", "", task.body, "", *(line for line in foot if line)))
+
+
+def result_file(task: Task) -> str:
+    """Where *task* leaves what those after it should know, in its folder."""
+    return f".kasmon/task-{task.number}/result.md"
+
+
+def _is_needed(plan: Plan, task: Task) -> bool:
+    return any(task.id in (*other.needs, other.inherits) for other in plan.tasks)
+
+
+def session_name(plan_id: str, task: Task, attempt: int, taken: Sequence[str] = ()) -> str:
+    """What the session of an attempt is called, in the ancestor's form: `<plan>-W<wave>-T<task>`."""
+    name = f"{plan_id}-W{task.wave}-T{task.number}" + ("" if attempt == 1 else f"-{attempt}")
+    number = 2
+    free = name
+    while free in taken:
+        free, number = f"{name}.{number}", number + 1
+    return free

@@ -1,0 +1,256 @@
+"""Plans in TOML: what Markdown says, and beyond it needs, checks, retries, time limits, worktrees and terminals.
+
+name = "tidy"                 goal, architecture, tech_stack, agent, mode, worktree, limit, env
+advance = "ask"               or "auto"; without_check = "ask" or "advance"; done_by = "turn" or "said"
+
+[[task]]
+id = "parser"                 its number where it has none
+title = "Write the parser"
+prompt = "..."                or run = "make", a command for a shell
+needs = ["lexer"]             wave = 2, inherits = "lexer", agent, mode, sandbox, worktree, files, host
+check = "pytest -q"           retries = 1, time_limit = "30m"
+"""
+
+import re
+import tomllib
+from collections.abc import Mapping
+from typing import Any, Final
+
+from kasmon.model.plan.draft import Draft
+from kasmon.model.plan.spec import Fault, Plan, Task
+
+VARIABLE: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+UNITS: Final = {"s": 1.0, "m": 60.0, "h": 3600.0}
+LONGEST_S: Final = 1e9
+"""No time limit is longer, in seconds: thirty years are as good as none."""
+PLAN_KEYS: Final[Mapping[str, Any]] = {
+    "name": str,
+    "goal": str,
+    "architecture": str,
+    "tech_stack": str,
+    "agent": str,
+    "mode": ("tmux", "sdk"),
+    "worktree": ("shared", "own", "folder"),
+    "advance": ("ask", "auto"),
+    "without_check": ("ask", "advance"),
+    "done_by": ("turn", "said"),
+    "limit": int,
+    "env": list,
+    "task": list,
+}
+TASK_KEYS: Final[Mapping[str, Any]] = {
+    "id": object,
+    "title": str,
+    "prompt": str,
+    "run": str,
+    "wave": int,
+    "needs": list,
+    "inherits": object,
+    "agent": str,
+    "host": str,
+    "mode": ("tmux", "sdk"),
+    "sandbox": ("jail", "microvm", "gvisor", "e2b"),
+    "worktree": ("shared", "own", "folder"),
+    "files": list,
+    "check": str,
+    "retries": int,
+    "time_limit": object,
+}
+
+
+def read(text: str, name: str) -> Draft:
+    """The plan that *text* describes, as far as it can be read, with all that is wrong with it."""
+    try:
+        table = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        place = re.search(r"\(at line (\d+)", str(error))
+        line = int(place[1]) if place else text.count("\n") + 1
+        return Draft(Plan(name=name), (Fault(line=line, why=f"it is no TOML: {error}"),))
+    except (ValueError, RecursionError) as error:  # a number of 5,000 digits, 1,000 lists in each other
+        return Draft(Plan(name=name), (Fault(line=0, why=f"it cannot be read as TOML: {error}"),))
+    lines, faults = _Lines(text), []
+    faults += _wrong(table, PLAN_KEYS, lambda key: lines.of_key(0, key), "the plan")
+    entries = table.get("task", [])
+    tasks = []
+    if isinstance(entries, list):
+        for number, entry in enumerate(entries, 1):
+            if isinstance(entry, dict):
+                tasks.append(_task(number, entry, lines, faults))
+            else:
+                faults.append(Fault(line=lines.of_task(number), why=f"task {number} is no table"))
+    good = {
+        key: value
+        for key, value in table.items()
+        if key not in ("task", "env") and key in PLAN_KEYS and _fits(value, PLAN_KEYS[key]) and value != ""
+    }
+    if "limit" in good and good["limit"] < 1:
+        faults.append(Fault(line=lines.of_key(0, "limit"), why=f"the limit is {good.pop('limit')}; it begins at 1"))
+    good["env"] = _names(table, "env", lambda key: lines.of_key(0, key), "the plan", faults)
+    if bad := [name for name in good["env"] if not VARIABLE.fullmatch(name)]:
+        why = f"env of the plan holds {bad[0]!r}; it names variables, whose values are those of whoever runs it"
+        faults.append(Fault(line=lines.of_key(0, "env"), why=why))
+    plan = Plan(**{"name": name, **good, "tasks": tuple(tasks)})
+    if "advance" not in table and not any(task.wave for task in tasks):
+        plan = Plan(**{"name": name, **good, "advance": "auto", "tasks": tuple(tasks)})
+    return Draft(plan, tuple(faults))
+
+
+def _task(number: int, entry: Mapping[str, Any], lines: "_Lines", faults: list[Fault]) -> Task:
+    line = lines.of_task(number)
+    id_ = _name(entry.get("id", number))
+    whose = f"task {id_ or number!r}"
+
+    def place(key: str) -> int:
+        return lines.of_key(number, key)
+
+    faults += _wrong(entry, TASK_KEYS, place, whose)
+
+    def take(key: str, otherwise: Any) -> Any:
+        value = entry.get(key, otherwise)
+        return value if _fits(value, TASK_KEYS[key]) else otherwise
+
+    if not id_:
+        faults.append(Fault(line=place("id"), why=f"the id {entry.get('id')!r} is neither a word nor a number"))
+    needs = _names(entry, "needs", place, whose, faults)
+    files = _names(entry, "files", place, whose, faults)
+    body, run = take("prompt", ""), take("run", "")
+    if bool(body.strip()) == bool(run.strip()):
+        what = "both a prompt and a command to run" if body else "neither a prompt nor a command to run"
+        faults.append(Fault(line=line, why=f"{whose} has {what}"))
+    agent, host = take("agent", ""), take("host", "")
+    if host and "@" in agent:
+        faults.append(Fault(line=place("host"), why=f"{whose} names two hosts: {agent!r} and {host!r}"))
+    elif host:
+        agent = f"{agent or ('shell' if run else '')}@{host}"
+    for key, least in (("retries", 0), ("wave", 1)):
+        if take(key, least) < least:
+            faults.append(Fault(line=place(key), why=f"{key} of {whose} is {entry[key]}; it begins at {least}"))
+    return Task(
+        id=id_ or str(number),
+        number=number,
+        title=take("title", "") or _first_line(body or run),
+        body=body,
+        run=run,
+        wave=max(take("wave", 0), 0),
+        needs=needs,
+        inherits=_name(entry.get("inherits", "")),
+        agent=agent,
+        mode=take("mode", ""),
+        sandbox=take("sandbox", ""),
+        worktree=take("worktree", ""),
+        files=files,
+        check=take("check", ""),
+        retries=max(take("retries", 0), 0),
+        time_limit_s=_seconds(entry.get("time_limit"), place("time_limit"), whose, faults),
+        line=line,
+    )
+
+
+def _wrong(table: Mapping[str, Any], keys: Mapping[str, Any], place: Any, whose: str) -> list[Fault]:
+    """What of *table* is unknown, or of the wrong kind."""
+    faults = []
+    for key, value in table.items():
+        if key not in keys:
+            faults.append(Fault(line=place(key), why=f"{whose} has no {key!r}; there are {', '.join(keys)}"))
+        elif not _fits(value, keys[key]):
+            wanted = keys[key]
+            words = " or ".join(wanted) if isinstance(wanted, tuple) else _KINDS[wanted]
+            faults.append(Fault(line=place(key), why=f"{key} of {whose} is {value!r}; it is {words}"))
+    return faults
+
+
+_KINDS: Final = {str: "a text", int: "a whole number", list: "a list", object: "a word or a number"}
+
+
+def _fits(value: object, wanted: Any) -> bool:
+    if isinstance(wanted, tuple):
+        return value in wanted or value == ""
+    if wanted is object:
+        return isinstance(value, str | int | float) and not isinstance(value, bool)
+    return isinstance(value, wanted) and not isinstance(value, bool)
+
+
+def _name(value: object) -> str:
+    return (
+        str(value)
+        if isinstance(value, int) and not isinstance(value, bool)
+        else value
+        if isinstance(value, str)
+        else ""
+    )
+
+
+def _names(entry: Mapping[str, Any], key: str, place: Any, whose: str, faults: list[Fault]) -> tuple[str, ...]:
+    given = entry.get(key, [])
+    if not isinstance(given, list):
+        return ()
+    faults += [
+        Fault(line=place(key), why=f"{key} of {whose} holds {value!r}, which is no name")
+        for value in given
+        if not _name(value)
+    ]
+    return tuple(dict.fromkeys(_name(value) for value in given if _name(value)))
+
+
+def _seconds(value: object, line: int, whose: str, faults: list[Fault]) -> float | None:
+    """A time limit: a number of seconds, or `90s`, `30m`, `2h`."""
+    if value is None:
+        return None
+    seconds = 0.0
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        seconds = float(min(value, LONGEST_S))
+    elif isinstance(value, str) and (match := re.fullmatch(r"(\d+(?:\.\d+)?)\s*([smh])", value.strip())):
+        seconds = min(float(match[1]) * UNITS[match[2]], LONGEST_S)
+    if seconds > 0:
+        return seconds
+    faults.append(Fault(line=line, why=f'the time limit of {whose} is {value!r}; it is like "90s", "30m" or "2h"'))
+    return None
+
+
+def _first_line(text: str) -> str:
+    return next((line.strip() for line in text.splitlines() if line.strip()), "")[:80]
+
+
+class _Lines:
+    """On which line of a TOML text each task and each of its keys stands; tomllib does not say."""
+
+    def __init__(self, text: str) -> None:
+        self._tasks = [1]
+        self._keys: dict[tuple[int, str], int] = {}
+        quote = ""
+        for number, line in enumerate(text.split("\n"), 1):  # as tomllib counts
+            if not quote:
+                if re.match(r"\s*\[\[\s*task\s*\]\]", line):
+                    self._tasks.append(number)
+                elif key := re.match(r"""\s*["']?([\w-]+)["']?\s*=""", line):
+                    self._keys.setdefault((len(self._tasks) - 1, key[1]), number)
+            quote = _open_quote(line, quote)
+
+    def of_task(self, number: int) -> int:
+        return self._tasks[number] if number < len(self._tasks) else self._tasks[-1]
+
+    def of_key(self, task: int, key: str) -> int:
+        return self._keys.get((task, key), self.of_task(task))
+
+
+def _open_quote(line: str, quote: str) -> str:
+    """The threefold quote that is open behind *line*, which began within *quote*; empty where none is."""
+    if not quote and '"""' not in line and "'''" not in line:
+        return ""
+    at = 0
+    while at < len(line):
+        if quote:
+            end = line.find(quote, at)
+            if end < 0:
+                return quote
+            quote, at = "", end + 3
+        elif line[at] == "#":
+            return ""
+        elif line[at : at + 3] in ('"""', "'''"):
+            quote, at = line[at : at + 3], at + 3
+        elif line[at] in "\"'":
+            end = line.find(line[at], at + 1)
+            at = len(line) if end < 0 else end + 1
+        else:
+            at += 1
+    return quote

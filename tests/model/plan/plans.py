@@ -1,0 +1,116 @@
+"""Plans and their runs for tests, made of texts and facts, as in life."""
+
+from typing import Any
+
+import msgspec
+
+from kasmon.model.command import Mode, Receipt, ReceiptId, ReceiptState
+from kasmon.model.permission import SessionId
+from kasmon.model.plan.draft import Draft, settled
+from kasmon.model.plan.fact import Deed, PlanBegan, PlanFact, PlanSteered, TaskBegan, TaskChecked, TaskClaimed
+from kasmon.model.plan.fact import TaskDone as Done
+from kasmon.model.plan.fact import TaskFailed as Failed
+from kasmon.model.plan.next import Ahead, ahead
+from kasmon.model.plan.read import look_at
+from kasmon.model.plan.run import PlanRun, apply
+from kasmon.model.plan.spec import Plan, Task
+from kasmon.model.session import Session
+from kasmon.model.state import SessionState
+
+NOW = 1_000.0
+
+
+def task(id_: str, number: int = 0, **more: Any) -> Task:
+    return Task(**{"id": id_, "number": number, "title": id_, "wave": 0, "line": number, **more})
+
+
+def plan(*tasks: Task, **more: Any) -> Plan:
+    """A plan of *tasks*, numbered in their order, that holds together."""
+    numbered = tuple(msgspec.structs.replace(one, number=n, line=n) for n, one in enumerate(tasks, 1))
+    made, faults = settled(Draft(Plan(**{"name": "tidy", "tasks": numbered, **more})))
+    assert not faults
+    return made.settled(agent="scripted", limit=8, advance=False, believe=False)
+
+
+def faults(text: str, file: str = "tidy.toml", agents: tuple[str, ...] | None = None) -> list[str]:
+    """What is wrong with *text*, each as `LINE: why`."""
+    return [f"{fault.line}: {fault.why}" for fault in look_at(text, file, agents)[1]]
+
+
+def run(*facts: PlanFact, headless: bool = False) -> PlanRun:
+    began = PlanBegan(at=0, plan="tidy", name="tidy", file="/p/tidy.md", folder="/p", digest="d", headless=headless)
+    now = PlanRun()
+    for fact in (began, *facts):
+        now = apply(now, fact)
+    return now
+
+
+def began(id_: str, attempt: int = 1, session: str = "", at: float = 10.0, **more: Any) -> TaskBegan:
+    """It runs in the session `s` + its id, unless another one is named."""
+    return TaskBegan(at=at, task=id_, attempt=attempt, session=session or f"s{id_}", **more)
+
+
+def claimed(id_: str, attempt: int = 1, at: float = 20.0, **more: Any) -> TaskClaimed:
+    return TaskClaimed(**{"at": at, "task": id_, "attempt": attempt, "by": "turn", "text": "did it", **more})
+
+
+def checked(id_: str, ok: bool, attempt: int = 1, **more: Any) -> TaskChecked:
+    return TaskChecked(**{"at": 25, "task": id_, "attempt": attempt, "ok": ok, "exit_code": int(not ok), **more})
+
+
+def done(id_: str, attempt: int = 1) -> tuple[PlanFact, ...]:
+    return began(id_, attempt), claimed(id_, attempt), Done(at=30, task=id_, attempt=attempt, why="did it")
+
+
+def failed(id_: str, attempt: int = 1, why: str = "it broke") -> tuple[PlanFact, ...]:
+    return began(id_, attempt), Failed(at=30, task=id_, attempt=attempt, why=why)
+
+
+def steered(deed: Deed, id_: str = "", agent: str = "") -> PlanSteered:
+    return PlanSteered(at=40, deed=deed, task=id_, agent=agent)
+
+
+def session(id_: str, state: SessionState = SessionState.WORKING, *receipts: Receipt, **more: Any) -> Session:
+    """The session of the task *id_*, which runs."""
+    base = {"id": SessionId(f"s{id_}"), "name": id_, "mode": Mode.SDK, "generation": 1, "plan": "tidy"}
+    return Session(**{**base, "state": state, "receipts": receipts, **more})
+
+
+def receipt(state: ReceiptState, at: float = 11.0, **more: Any) -> Receipt:
+    return Receipt(id=ReceiptId("s-r1"), session=SessionId("s"), state=state, at=at, **more)
+
+
+FINISHED = receipt(ReceiptState.FINISHED)
+
+
+def turned(id_: str, **more: Any) -> Session:
+    """Its agent's turn is over."""
+    return session(id_, SessionState.IDLE, FINISHED, **{"turn_ended": "done", "last_line": "did it", **more})
+
+
+def next_of(of: Plan, at: PlanRun, *sessions: Session, limit: int = 8, now: float = NOW) -> Ahead:
+    return ahead(of, at, {str(one.id): one for one in sessions}, limit, now)
+
+
+def words(found: Ahead) -> list[str]:
+    """The steps of *found*, each in short."""
+    return [_word(step) for step in found.steps]
+
+
+def _word(step: Any) -> str:
+    kind = type(step).__name__.lower()
+    match kind:
+        case "begin":
+            return f"begin {step.task.id} {step.attempt}"
+        case "start":
+            return f"start {step.task.id} in {step.session}"
+        case "claim":
+            return f"claim {step.task.id}: {step.word.by or 'failed'}, {step.word.text}"
+        case "settle":
+            return f"{'done' if step.done else 'failed'} {step.task.id}: {step.why}"
+        case "end":
+            return f"end {step.session}"
+        case "finish":
+            return f"finish {step.outcome}{f', {step.why}' if step.why else ''}"
+        case _:
+            return f"{kind} {step.task.id}"

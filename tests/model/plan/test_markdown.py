@@ -1,0 +1,183 @@
+"""Plans in Markdown, as the ancestor writes them."""
+
+import pytest
+
+from kasmon.errors import PlanFaultyError
+from kasmon.model.plan.read import look_at, read
+from tests.model.plan.plans import faults
+
+ANCESTORS = """# Auth: implementation plan
+
+**Goal:** log people in
+**Architecture:** one service, two tables
+**Tech Stack:** Go, SQLite
+
+Some words that belong to nobody.
+
+## Wave 1: foundations
+### Task 1: the store
+Write `store.go`.
+
+- with tests
+### Task 2: the tokens
+Write `token.go`.
+
+## Wave 2
+Words in front of a wave's first task are nobody's.
+### Task 3: the login
+Use both.
+"""
+
+
+def wrong(text: str) -> list[str]:
+    return faults(text, "tidy.md")
+
+
+def test_a_plan_of_the_ancestor_is_read_as_it_meant_it() -> None:
+    plan = read(ANCESTORS, "auth.md")
+
+    assert ("Auth: implementation plan", "log people in", "one service, two tables", "Go, SQLite") == (
+        plan.name,
+        plan.goal,
+        plan.architecture,
+        plan.tech_stack,
+    )
+    assert [("1", 1, "the store", 10), ("2", 1, "the tokens", 14), ("3", 2, "the login", 19)] == [
+        (task.id, task.wave, task.title, task.line) for task in plan.tasks
+    ]
+    assert ["Write `store.go`.\n\n- with tests", "Write `token.go`.", "Use both."] == [task.body for task in plan.tasks]
+    assert plan.gives_waves
+
+
+def test_a_plan_without_a_title_is_called_as_its_file() -> None:
+    assert "my-plan" == read("## Wave 1\n### Task 1: a\n", "docs/my-plan.md").name
+
+
+def test_its_header_may_name_agent_mode_and_worktree() -> None:
+    plan = read("**Agent:** claude\n**Mode:** tmux\n**Worktree**: own\n## Wave 1\n### Task 1: a", "p.md")
+
+    assert ("claude", "tmux", "own") == (plan.agent, plan.mode, plan.worktree)
+
+
+def test_a_field_behind_the_first_wave_is_text_of_the_task() -> None:
+    plan = read("**Goal:** real\n## Wave 1\n### Task 1: a\n**Goal:** said in it\n# A heading\n", "p.md")
+
+    assert ("real", "**Goal:** said in it\n# A heading") == (plan.goal, plan.tasks[0].body)
+
+
+@pytest.mark.parametrize(
+    ("opening", "closing"),
+    [
+        ("```", "```"),
+        ("```markdown", "```"),
+        ("~~~", "~~~"),
+        ("````", "````"),
+        ("   ```", "  `````"),
+        ("~~~ ```", "~~~~"),
+    ],
+)
+def test_headings_between_code_fences_are_text(opening: str, closing: str) -> None:
+    fenced = f"{opening}\n## Wave 2\n### Task 7: not one\n**Goal:** none\n{closing}"
+    plan = read(f"## Wave 1\n### Task 1: a\n{fenced}\n### Task 2: b\n", "p.md")
+
+    assert ["a", "b"] == [task.title for task in plan.tasks]
+    assert fenced == plan.tasks[0].body
+
+
+@pytest.mark.parametrize("inner", ["``", "```` more", "~~~", "    ```", "```sh"])
+def test_only_its_own_fence_ends_code(inner: str) -> None:
+    assert ["3: the code that begins here has no end"] == wrong(
+        f"## Wave 1\n### Task 1: a\n````\n{inner}\n### Task 2: b"
+    )
+
+
+def test_backticks_within_a_line_open_no_code() -> None:
+    assert 2 == len(read("## Wave 1\n### Task 1: a\n``` is `what` opens code\n### Task 2: b", "p.md").tasks)
+
+
+def test_line_ends_of_windows_and_a_missing_last_one_make_no_difference() -> None:
+    assert read(ANCESTORS, "a.md") == read(ANCESTORS.rstrip("\n").replace("\n", "\r\n"), "a.md")
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("words", ["0: it has no heading `## Wave 1`"]),
+        ("", ["0: it is empty"]),
+        (" \n\t\n", ["0: it is empty"]),
+        ("## Wave 1\n", ["1: wave 1 has no task"]),
+        (
+            "## Wave 1\n### Task 1: a\n## Wave 2\n## Wave 3\n### Task 2: b",
+            ["3: wave 2 has no task"],
+        ),
+        ("## Wave 1\n### Task 1: a\n## Wave 3\n### Task 2: b", ["3: wave 3 stands where wave 2 would"]),
+        ("## Wave 2\n### Task 1: a", ["1: wave 2 stands where wave 1 would"]),
+        (
+            "## Wave 1\n### Task 1: a\n## Wave 1\n### Task 2: b",
+            ["3: there is a wave 1 already, on line 1"],
+        ),
+        (
+            "## Wave 1\n### Task 1: a\n### Task 1: b",
+            ["3: there is a task '1' already, on line 2"],
+        ),
+        ("## Wave 1\n### Task 1: a\n### Task 3: b", ["3: task 2 is missing before task 3"]),
+        ("## Wave 1\n### Task 2: a", ["2: task 1 is missing before task 2"]),
+        ("## Wave 1\n### Task 0: a\n### Task 1: b", ["2: task 0 is none: tasks are counted from 1"]),
+        ("## Wave 1\n### Task 1:  ", ["2: task 1 has no title"]),
+        ("### Task 1: a\n## Wave 1\n### Task 2: b", ["1: task 1 stands before the first `## Wave`"]),
+        (
+            "## Wave 1\n### Task 1: a\n## wave two\n### Task 2 - b\n### Task 2: c",
+            [
+                "3: '## wave two' reads as neither `## Wave N` nor `### Task N: title`",
+                "4: '### Task 2 - b' reads as neither `## Wave N` nor `### Task N: title`",
+            ],
+        ),
+        (
+            "**Worktree:** mine\n**Mode:** fast\n## Wave 1\n### Task 1: a",
+            [
+                "1: the worktree is 'mine'; it can be shared, own or folder",
+                "2: the mode is 'fast'; it can be tmux or sdk",
+            ],
+        ),
+        ("## Wave 1\n### Task 1: a\n```\n## Wave 2", ["3: the code that begins here has no end"]),
+    ],
+)
+def test_what_is_wrong_is_told_once_with_its_line(text: str, said: list[str]) -> None:
+    assert said == wrong(text)
+
+
+def test_a_number_of_any_length_is_no_crash() -> None:
+    assert wrong(f"## Wave {'1' * 5000}")
+    assert wrong(f"## Wave 1\n### Task {'9' * 5000}: a")
+
+
+@pytest.mark.parametrize("title", ["# Task queue: rewrite", "# Wave board", "# Waves of change", "# Tasks"])
+def test_a_title_may_speak_of_tasks_and_waves(title: str) -> None:
+    assert title[2:] == read(f"{title}\n## Wave 1\n### Task 1: a", "p.md").name
+
+
+def test_a_faulty_plan_is_refused_with_file_line_and_how_many_more() -> None:
+    text = "## Wave 1\n### Task 1: a\n### Task 1: b\n### Task 4: c"
+    with pytest.raises(
+        PlanFaultyError, match=r"docs/p\.md:3: there is a task '1' already, on line 2\. \(and 1 more\)"
+    ) as told:
+        read(text, "docs/p.md")
+
+    assert (
+        "docs/p.md:3: there is a task '1' already, on line 2.",
+        "docs/p.md:4: task 2 is missing before task 4.",
+    ) == (told.value.faults)
+
+
+def test_a_faulty_plan_can_still_be_shown() -> None:
+    plan, found = look_at("## Wave 1\n### Task 1: a\n### Task 1: b", "p.md")
+
+    assert found
+    assert ["a", "b"] == [task.title for task in plan.tasks]
+
+
+def test_an_agent_that_nobody_has_is_told() -> None:
+    text = "**Agent:** gpt\n## Wave 1\n### Task 1: a"
+
+    assert ["1: the plan wants the agent 'gpt'; there are claude, shell"] == faults(text, "p.md", ("shell", "claude"))
+    assert [] == faults(text, "p.md")

@@ -1,0 +1,99 @@
+"""What a task's agent is told first."""
+
+import msgspec
+
+from kasmon.model.plan.prompt import LONGEST_RESULT, prompt, result_file, session_name
+from kasmon.model.plan.run import TaskRun
+from kasmon.model.plan.spec import Plan
+from kasmon.model.script import parse
+from kasmon.model.step import Say
+from tests.model.plan.plans import checked, plan, task
+
+PLAN = plan(
+    task("a", title="the store", wave=1, body="Write it.", files=("store/*", "go.mod"), check="go test"),
+    task("b", title="the tokens", wave=1, body="Write them."),
+    task("c", title="the login", wave=2, body="Use both.", needs=("a",)),
+    goal="log in", architecture="one service", tech_stack="Go",
+)  # fmt: skip
+
+
+def told(id_: str, of: Plan = PLAN, at: TaskRun | None = None, shares: bool = False, **results: str) -> str:
+    return prompt(of, of.task(id_), at or TaskRun(), shares=shares, results=results)
+
+
+def test_the_head_of_the_plan_is_in_every_prompt() -> None:
+    for one in PLAN.tasks:
+        assert "# tidy\nGoal: log in\nArchitecture: one service\nTech stack: Go\n" in told(one.id)
+
+
+def test_it_says_which_task_it_is_and_who_works_beside_it() -> None:
+    assert "This is task 1 of wave 1: the store. One other works beside it." in told("a")
+    assert "This is task 3 of wave 2: the login.\n" in told("c")
+    three = plan(task("a"), task("b"), task("c"))
+    assert "2 others work beside it." in told("a", three)
+
+
+def test_who_shares_a_folder_is_told_what_not_to_touch() -> None:
+    assert "never stash" in told("a", shares=True)
+    assert "stash" not in told("a")
+    assert "stash" not in told("c", shares=True)  # it is alone in its wave
+    assert "stash" in told("a", plan(task("a"), task("b", needs=("a",))), shares=True)
+
+
+def test_it_says_what_may_be_changed_how_it_is_checked_and_how_to_say_done() -> None:
+    text = told("a")
+
+    assert "You may change: store/*, go.mod." in text
+    assert "It counts as done when this ends with 0: go test" in text
+    assert "kasmon ctx --done" in text
+    assert "You may change" not in told("b")
+    assert "counts as done" not in told("b")
+
+
+def test_the_body_stands_whole_between_head_and_foot() -> None:
+    body = "Do:\n\n```sh\nmake\n```"
+    text = told("a", plan(task("a", body=body)))
+
+    assert f"\n## The task\n\n{body}\n" in text
+
+
+def test_only_what_others_need_is_asked_for_and_handed_on() -> None:
+    assert result_file(PLAN.task("a")) in told("a")
+    assert "result.md" not in told("b")
+    assert "## What task a left for you\n\nThe API is in store.go." in told("c", a="The API is in store.go.")
+    assert "left for you" not in told("c")
+
+
+def test_of_a_long_result_the_beginning_is_told() -> None:
+    assert LONGEST_RESULT == told("c", a="x" * 100_000).count("x" * 10) * 10
+
+
+def test_what_went_wrong_before_is_told_with_the_end_of_the_check() -> None:
+    output = "".join(f"line {n}\n" for n in range(100))
+    at = TaskRun(attempt=2, failures=("its check ended with 1", "a person wanted it done again"))
+    text = told("a", at=msgspec.structs.replace(at, check=checked("a", False, output=output)))
+
+    assert "## What went wrong before\n\n- its check ended with 1\n- a person wanted it done again\n" in text
+    assert "    line 99\n" in text
+    assert "    line 60\n" in text
+    assert "line 59\n" not in text
+    assert "went wrong" not in told("a")
+
+
+def test_a_scripted_agent_gets_its_script_and_all_else_as_remarks() -> None:
+    """Nothing that others wrote becomes a line of its script."""
+    of = plan(task("a"), task("b", body="say hello\nsay bye", needs=("a",)), goal="one\nsay intruder")
+    at = TaskRun(failures=("broke\nsay no",), check=checked("b", False, output="say never\n"))
+    text = prompt(of, of.task("b"), at, shares=True, results={"a": "first\nsay not me"}, is_script=True)
+
+    assert ["hello", "bye"] == [step.text for step in parse(text) if isinstance(step, Say)]
+    assert 2 == len(parse(text))
+    assert "# say not me" in text.splitlines()
+
+
+def test_a_session_is_called_as_the_ancestor_called_it() -> None:
+    one = PLAN.task("c")
+
+    assert "tidy-W2-T3" == session_name("tidy", one, 1)
+    assert "tidy-W2-T3-2" == session_name("tidy", one, 2)
+    assert "tidy-W2-T3.3" == session_name("tidy", one, 1, ["tidy-W2-T3", "tidy-W2-T3.2"])

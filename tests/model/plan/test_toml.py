@@ -1,0 +1,178 @@
+"""Plans in TOML."""
+
+import pytest
+
+from kasmon.model.plan.read import read
+from tests.model.plan.plans import faults
+
+FULL = '''name = "tidy"
+goal = "less"
+architecture = "one"
+tech_stack = "sh"
+agent = "claude"
+mode = "sdk"
+worktree = "own"
+advance = "auto"
+without_check = "advance"
+done_by = "said"
+limit = 3
+
+[[task]]
+id = "lexer"
+title = "Write the lexer"
+prompt = """
+[[task]]
+id = "no task, but text"
+"""
+
+[[task]]
+id = 7
+run = "make test"
+needs = ["lexer"]
+inherits = "lexer"
+agent = "shell"
+host = "box"
+mode = "tmux"
+sandbox = "jail"
+worktree = "folder"
+files = ["*.py", "docs/*"]
+check = "test -f out"
+retries = 2
+time_limit = "1.5m"
+'''
+
+
+def test_everything_that_can_be_said_is_read() -> None:
+    plan = read(FULL, "x.toml", ("claude", "shell"))
+
+    assert ("tidy", "less", "one", "sh", "claude", "sdk", "own", "auto", "advance", "said", 3) == (
+        plan.name, plan.goal, plan.architecture, plan.tech_stack, plan.agent, plan.mode, plan.worktree, plan.advance,
+        plan.without_check, plan.done_by, plan.limit,
+    )  # fmt: skip
+    lexer, made = plan.tasks
+    assert ("lexer", 1, "Write the lexer", 13, 1) == (lexer.id, lexer.number, lexer.title, lexer.line, lexer.wave)
+    assert '[[task]]\nid = "no task, but text"\n' == lexer.body
+    assert ("7", 2, "make test", ("lexer",), "lexer", "shell@box", "tmux", "jail", "folder", 21, 2) == (
+        made.id, made.number, made.run, made.needs, made.inherits, made.agent, made.mode, made.sandbox, made.worktree,
+        made.line, made.wave,
+    )  # fmt: skip
+    assert (("*.py", "docs/*"), "test -f out", 2, 90.0) == (made.files, made.check, made.retries, made.time_limit_s)
+
+
+def tasks(*tables: str, head: str = "") -> str:
+    return head + "".join(f"[[task]]\n{table}\n" for table in tables)
+
+
+def test_a_task_without_a_name_is_called_by_its_number_and_titled_by_its_first_line() -> None:
+    [first, second] = read(tasks('prompt = "\\n  Look at it.\\nThen go."', 'run = "make"\nneeds = [1]'), "p.toml").tasks
+
+    assert ("1", "Look at it.", "2", "make", ("1",)) == (first.id, first.title, second.id, second.title, second.needs)
+
+
+def test_without_waves_they_are_the_levels_of_the_graph_and_go_on_by_themselves() -> None:
+    plan = read(
+        tasks(
+            'id = "d"\nrun = "d"\nneeds = ["b", "c"]',
+            'id = "b"\nrun = "b"\nneeds = ["a"]',
+            'id = "c"\nrun = "c"\ninherits = "a"',
+            'id = "a"\nrun = "a"',
+        ),
+        "p.toml",
+    )
+
+    assert [3, 2, 2, 1] == [task.wave for task in plan.tasks]
+    assert (False, "auto", 3) == (plan.gives_waves, plan.advance, plan.waves)
+
+
+def test_given_waves_are_kept_and_somebody_is_asked_between_them() -> None:
+    plan = read(tasks('wave = 1\nrun = "a"', 'wave = 2\nrun = "b"\nneeds = ["1"]'), "p.toml")
+
+    assert (True, "", [1, 2]) == (plan.gives_waves, plan.advance, [task.wave for task in plan.tasks])
+    assert "ask" == plan.settled(agent="x", limit=1, advance=False, believe=False).advance
+
+
+@pytest.mark.parametrize(
+    ("written", "seconds"), [("90", 90), ("0.5", 0.5), ('"90s"', 90), ('"2h"', 7200), ('"3 m"', 180)]
+)
+def test_a_time_limit_is_seconds_or_has_a_unit(written: str, seconds: float) -> None:
+    assert seconds == read(tasks(f'run = "a"\ntime_limit = {written}'), "p.toml").tasks[0].time_limit_s
+
+
+@pytest.mark.parametrize("written", ["inf", "1" + "0" * 400, '"1e9h"', "1" * 5000, '"' + "9" * 500 + 'h"'])
+def test_a_time_limit_of_any_size_is_no_crash(written: str) -> None:
+    faults(tasks(f'run = "a"\ntime_limit = {written}'))
+
+
+@pytest.mark.parametrize("written", ["0", "-1", '"soon"', "true", "nan", '"5d"', "[1]", '""'])
+def test_a_time_limit_that_is_none_is_told(written: str) -> None:
+    said = faults(tasks(f'run = "a"\ntime_limit = {written}'))
+
+    assert any(line.startswith("3: ") and "time" in line for line in said), said
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("", ["0: it is empty"]),
+        ('name = "x"', ["0: it has no task"]),
+        ("name = ", ["1: it is no TOML: Invalid value"]),
+        ('name = "x"\n[[task]]\nrun = "a', ["3: it is no TOML: Unterminated string"]),
+        ("a = " + "[" * 5000, ["0: it cannot be read as TOML: maximum recursion depth exceeded"]),
+        ("task = 5", ["1: task of the plan is 5; it is a list"]),
+        ("task = [5]", ["1: task 1 is no table"]),
+        (tasks("prompt = ''"), ["1: task '1' has neither a prompt nor a command to run"]),
+        (tasks("prompt = 'a'\nrun = 'b'"), ["1: task '1' has both a prompt and a command to run"]),
+        (tasks("run = 'a'\nneed = ['b']"), ["3: task '1' has no 'need'; there are id, title, prompt, run, wave"]),
+        ("naem = 'x'\n" + tasks("run = 'a'"), ["1: the plan has no 'naem'; there are name, goal"]),
+        (tasks("run = 'a'\n\nneeds = ['b']"), ["1: task '1' needs 'b', and there is no such task"]),
+        (tasks("run = 'a'\ninherits = 'b'"), ["1: task '1' inherits 'b', and there is no such task"]),
+        (tasks("run = 'a'\nneeds = [true]"), ["3: needs of task '1' holds True, which is no name"]),
+        (tasks("run = 'a'\nneeds = 'b'"), ["3: needs of task '1' is 'b'; it is a list"]),
+        (tasks("run = 'a'\nneeds = ['1']"), ["1: task '1' waits for itself: '1' -> '1'"]),
+        (
+            tasks("id='a'\nrun='a'\nneeds=['c']", "id='b'\nrun='b'\nneeds=['a']", "id='c'\nrun='c'\ninherits='b'"),
+            ["1: task 'a' waits for itself: 'a' -> 'c' -> 'b' -> 'a'"],
+        ),
+        (tasks("id='a'\nrun='a'", "id='a'\nrun='b'"), ["4: there is a task 'a' already, on line 1"]),
+        (tasks("id='1'\nrun='a'", "id=1\nrun='b'"), ["4: there is a task '1' already, on line 1"]),
+        (tasks("id=1.5\nrun='a'"), ["2: the id 1.5 is neither a word nor a number"]),
+        (tasks("wave=1\nrun='a'", "run='b'"), ["4: task '2' gives no wave, and others do"]),
+        (tasks("wave=1\nrun='a'", "wave=3\nrun='b'"), ["4: wave 2 has no task, and there is a wave 3"]),
+        (tasks("wave=2\nrun='a'", "wave=1\nrun='b'\nneeds=['1']"), ["4: task '2' needs '1' of wave 2, which is later"]),
+        (tasks("wave=1\nrun='a'", "wave=1\nrun='b'\nneeds=['1']"), ["4: task '2' needs '1' of the same wave"]),
+        (tasks("wave=0\nrun='a'"), ["2: wave of task '1' is 0; it begins at 1"]),
+        (tasks("run='a'\nretries=-1"), ["3: retries of task '1' is -1; it begins at 0"]),
+        (tasks("run='a'\nretries=true"), ["3: retries of task '1' is True; it is a whole number"]),
+        (tasks("run='a'", head="limit = 0\n"), ["1: the limit is 0; it begins at 1"]),
+        (tasks("run='a'\nworktree='mine'"), ["3: worktree of task '1' is 'mine'; it is shared or own or folder"]),
+        (tasks("run='a'\nsandbox='box'"), ["3: sandbox of task '1' is 'box'; it is jail or microvm or gvisor or e2b"]),
+        (tasks("run='a'\nagent='claude@x'\nhost='y'"), ["4: task '1' names two hosts: 'claude@x' and 'y'"]),
+    ],
+)
+def test_what_is_wrong_is_told_with_its_line(text: str, said: list[str]) -> None:
+    found = faults(text)
+
+    assert len(said) == len(found), found
+    assert said == [line[: len(wanted)] for line, wanted in zip(found, said, strict=True)]
+
+
+def test_an_agent_that_nobody_has_is_told_whatever_host_it_runs_on() -> None:
+    text = tasks("prompt='a'\nagent='gpt@box'", "prompt='b'\nagent='claude@box'")
+
+    assert ["1: task '1' wants the agent 'gpt'; there are claude"] == faults(text, agents=("claude",))
+
+
+def test_odd_line_ends_do_not_move_the_lines() -> None:
+    text = "# \x85 \u2028 \x0c\n".replace("\x0c", "") + tasks("run='a'", "needs = ['x']\nrun='b'")
+
+    assert ["4: task '2' needs 'x', and there is no such task"] == faults(text)
+
+
+def test_a_need_that_is_named_twice_is_one() -> None:
+    assert ("1",) == read(tasks("run='a'", "run='b'\nneeds=['1', 1, '1']"), "p.toml").tasks[1].needs
+
+
+def test_keys_are_found_behind_text_that_looks_like_some() -> None:
+    text = tasks("prompt = '''\nretries = 3\n[[task]]\n'''\ncheck = \"echo '''\"\nretries = -2")
+
+    assert ["7: retries of task '1' is -2; it begins at 0"] == faults(text)

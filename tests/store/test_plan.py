@@ -1,0 +1,133 @@
+"""The log of one plan's run, as every process of ours may add to it."""
+
+import threading
+
+import pytest
+
+from kasmon.errors import PlanNotFoundError, UnavailableError
+from kasmon.model.plan.fact import PlanBegan, TaskBegan, TaskClaimed
+from kasmon.model.plan.run import TaskState
+from kasmon.model.plan.spec import Task
+from kasmon.paths import Places, places, private_folder
+from kasmon.store.plan import PlanBook, plans
+
+BEGAN = PlanBegan(at=1, plan="tidy", name="tidy", file="/f.md", folder="/", digest="d")
+
+
+@pytest.fixture
+def where() -> Places:
+    where = places()
+    where.make()
+    for folder in (where.plans, where.plan("tidy")):
+        private_folder(folder)
+    return where
+
+
+@pytest.fixture
+def book(where: Places) -> PlanBook:
+    book = PlanBook(where, "tidy")
+    book.add(BEGAN)
+    return book
+
+
+def test_a_book_folds_what_was_added_since_it_was_last_read(book: PlanBook) -> None:
+    assert book.more()
+    assert not book.more()
+    book.add(TaskBegan(at=2, task="a", attempt=1, session="s"))
+
+    assert book.more()
+    assert ("/f.md", TaskState.RUNNING) == (book.run.file, book.run.of("a").state)
+
+
+def test_whoever_comes_later_reads_the_same(where: Places, book: PlanBook) -> None:
+    book.add(TaskBegan(at=2, task="a", attempt=1, session="s"))
+    book.steer("pause")
+    other = PlanBook(where, "tidy")
+    other.more()
+    book.more()
+
+    assert other.run == book.run
+    assert "paused" == other.run.state
+
+
+def test_a_book_that_nobody_wrote_is_empty(where: Places) -> None:
+    book = PlanBook(where, "tidy")
+
+    assert not book.more()
+    assert (0, "") == (book.size(), book.run.file)
+
+
+def test_half_a_line_is_left_until_it_is_whole(book: PlanBook) -> None:
+    path = book.folder / "events.jsonl"
+    whole = path.read_bytes()
+    path.write_bytes(whole + b'{"kind":"plan.steered","at":5,"de')
+    assert book.more()
+    assert not book.more()
+
+    path.write_bytes(whole + b'{"kind":"plan.steered","at":5,"deed":"pause"}\n')
+    assert book.more()
+    assert "paused" == book.run.state
+
+
+@pytest.mark.parametrize("line", [b"\n", b"\0\0\0\n", b"no fact\n", b'{"kind":"task.flew","at":1}\n', b"\xff\xfe\n"])
+def test_a_broken_line_is_no_end_of_the_book(book: PlanBook, line: bytes) -> None:
+    with (book.folder / "events.jsonl").open("ab") as log:
+        log.write(line)
+    book.steer("pause")
+
+    assert book.more()
+    assert "paused" == book.run.state
+
+
+def test_many_writers_lose_nothing(where: Places, book: PlanBook) -> None:
+    def write(number: int) -> None:
+        own = PlanBook(where, "tidy")
+        for attempt in range(1, 11):
+            own.add(TaskBegan(at=attempt, task=f"t{number}", attempt=attempt, session="s"))
+
+    writers = [threading.Thread(target=write, args=(number,)) for number in range(8)]
+    for writer in writers:
+        writer.start()
+    for writer in writers:
+        writer.join()
+    book.more()
+
+    assert [10] * 8 == [book.run.of(f"t{number}").attempt for number in range(8)]
+
+
+def test_what_cannot_be_written_says_so(book: PlanBook) -> None:
+    (book.folder / "events.jsonl").unlink()
+    (book.folder / "events.jsonl").mkdir()
+
+    with pytest.raises(UnavailableError, match=r"cannot write .*events\.jsonl"):
+        book.steer("pause")
+
+
+def test_the_agreed_text_is_found_under_its_own_name(book: PlanBook) -> None:
+    with pytest.raises(PlanNotFoundError):
+        _ = book.agreed
+    private_folder(book.folder / "agreed")
+    (book.folder / "agreed" / ".half-written").touch()
+    (book.folder / "agreed" / "tidy.toml").touch()
+
+    assert "tidy.toml" == book.agreed.name
+
+
+def test_results_go_by_the_number_of_their_task_whatever_it_is_called(book: PlanBook) -> None:
+    assert book.folder / "results" / "task-3.md" == book.result(Task(id="../../etc/passwd", number=3))
+
+
+def test_all_plans_are_listed_by_their_ids(where: Places, book: PlanBook) -> None:
+    (where.plans / "a-file").touch()
+
+    assert ["tidy"] == plans(where)
+    assert [] == plans(Places(state=where.state / "no", given_runtime=where.runtime, config=where.config))
+
+
+def test_facts_say_who_decided_what(book: PlanBook) -> None:
+    book.add(TaskBegan(at=2, task="a", attempt=1, session="s"))
+    book.add(TaskClaimed(at=3, task="a", attempt=1, by="said"))
+    book.steer("replace", "a", "codex")
+    book.more()
+
+    assert ("codex", TaskState.WAITING) == (book.run.of("a").agent, book.run.of("a").state)
