@@ -11,9 +11,10 @@ import msgspec
 import pytest
 
 import kasmon
-from kasmon.config import Config, Limits, Profile, Tmux, Ui, in_force, load, offers, parse, resolve
+from kasmon.config import Config, Limits, Profile, Remote, Tmux, Ui, in_force, load, offers, parse, resolve
 from kasmon.config.edit import put
 from kasmon.config.explain import explain, settings
+from kasmon.config.profile import ALONE
 from kasmon.errors import (
     AgentNotFoundError,
     ConfigError,
@@ -89,7 +90,7 @@ def test_every_setting_has_a_reader() -> None:
         if path.parent.name != "config" or path.name not in own
     ]
     read = {node.attr for tree in trees for node in ast.walk(tree) if isinstance(node, ast.Attribute)}
-    fields = {field for table in (Config, Profile, Ui, Limits, Tmux) for field in table.__struct_fields__}
+    fields = {field for table in (Config, Profile, Remote, Ui, Limits, Tmux) for field in table.__struct_fields__}
 
     assert set() == fields - read
 
@@ -271,6 +272,27 @@ def test_a_structured_session_speaks_the_protocol_of_its_program(
     assert ("amp has no structured protocol" if backend == "tmux" else None) == resolved.fallback
 
 
+ELSEWHERE = {
+    "a name": ("", "claude@big", (), ("claude",)),
+    "a path here": ('[agents.mine]\nprogram = "/opt/x/amp"\nflags = ["-a b"]', "mine@me@big", (), ("amp", "-a", "b")),
+    "a model": ('[agents.codex]\nmodel = "m"', "codex@10.0.0.1", (), ("codex", "--model", "m", *ALONE["codex"])),
+    "a login shell": ("", "shell@::1", (), ()),
+    "any program": ("", "shell@big", ("htop", "-d", "5"), ("htop", "-d", "5")),
+    "the usual profile": ('default_agent = "amp"', "@big", (), ("amp",)),
+}
+
+
+@pytest.mark.parametrize(("text", "agent", "argv", "command"), ELSEWHERE.values(), ids=ELSEWHERE)
+def test_on_another_machine_a_program_goes_by_its_name_and_is_not_looked_for_here(
+    text: str, agent: str, argv: tuple[str, ...], command: tuple[str, ...]
+) -> None:
+    resolved = resolve(parse(text), agent, argv=argv, environment={"PATH": "/no/such"})
+
+    assert (Mode.TMUX, "tmux", command) == (resolved.mode, resolved.backend, resolved.argv)
+    assert agent.partition("@")[2] == resolved.machine
+    assert agent == resolved.agent or agent.startswith("@")
+
+
 REFUSED = {
     "no such mode": ("", "claude", "SDK", [], UsageError, "'SDK'"),
     "interpreter": ("", "claude", Mode.INTERPRETER, [], UsageError, "tmux or sdk"),
@@ -278,7 +300,23 @@ REFUSED = {
     "no such profile": ("", "cloud", None, [], NotFoundError, "claude, codex"),
     "disabled": ("[agents.claude]\nenabled = false", "claude", None, [], RefusedError, "'claude' is disabled"),
     "disabled by default": ("[agents.claude]\nenabled = false", "", None, [], RefusedError, "'claude' is disabled"),
-    "another machine": ("", "claude@big", None, [], UnableError, "later version"),
+    "another machine, structured": ("", "claude@big", "sdk", [], UnableError, "has its terminal"),
+    "the scripted agent elsewhere": ("", "scripted@big", None, [], UnableError, "the kasmon that runs here"),
+    "no such profile elsewhere": ("", "cloud@big", None, [], NotFoundError, "claude, codex"),
+    "no machine": ("", "claude@", None, [], UsageError, "'' cannot be a machine"),
+    "an option for a machine": ("", "claude@-oProxyCommand=x", None, [], UsageError, "cannot be a machine"),
+    "an option for a user": ("", "claude@-lx@big", None, [], UsageError, "cannot be a machine"),
+    "words for a shell": ("", "claude@big;reboot", None, [], UsageError, "cannot be a machine"),
+    "a machine and more": ("", "claude@big x", None, [], UsageError, "cannot be a machine"),
+    "a line's end": ("", "claude@big\n", None, [], UsageError, "cannot be a machine"),
+    "flags for a login shell": (
+        '[agents.shell]\nflags = ["-x"]',
+        "shell@big",
+        None,
+        [],
+        ConfigError,
+        "agents.shell.flags",
+    ),
     "sandboxed": ('[agents.claude]\nsandbox = "jail"', "claude", None, [], UnableError, "later version"),
     "missing": ("", "codex", None, [], AgentNotFoundError, r"\[agents.codex\] program.*claude, amp, shell, scripted"),
     "missing command": ("", "", None, ["nosuch"], AgentNotFoundError, "'nosuch' is not on PATH"),
@@ -428,3 +466,11 @@ def test_a_setting_is_explained_with_its_origin(places: Places) -> None:
     assert "default" == explain(places, "ui.toasts").origin
     with pytest.raises(NotFoundError, match=r"ui\.bell"):
         explain(places, "ui.bel")
+
+
+def test_a_home_that_nobody_has_is_a_program_that_is_not_there(programs: dict[str, str]) -> None:
+    config = parse('[agents.mine]\nprogram = "~nobody-has-this-name/bin/mine"')
+
+    with pytest.raises(AgentNotFoundError, match="~nobody-has-this-name"):
+        resolve(config, "mine", environment=programs)
+    assert "mine" in {offer.name for offer in offers(config, programs) if offer.problem}

@@ -104,11 +104,16 @@ def taken(own: Sequence[str], variables: Mapping[str, str]) -> dict[str, str]:
 
 def own_prefixes(argv: Sequence[str]) -> tuple[str, ...]:
     """How the variables begin that the agent run by *argv* has of its own; nothing for a program that nobody knows."""
+    return OWN.get(program_of(argv), ())
+
+
+def program_of(argv: Sequence[str]) -> str:
+    """The name of the program that *argv* runs, behind a runner too: a known agent's own name, in small letters."""
     words = [PurePath(word).name for word in argv if not word.startswith("-") and "=" not in word]
     names = [word.removesuffix(".exe").removesuffix(".js").lower() for word in words]
     if names and names[0] in RUNNERS:
         names = names[1:]
-    return OWN.get(ALIASES.get(names[0], names[0]), ()) if names else ()
+    return ALIASES.get(names[0], names[0]) if names else ""
 
 
 def secret_values(variables: Mapping[str, str]) -> tuple[str, ...]:

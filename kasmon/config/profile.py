@@ -10,6 +10,7 @@ from typing import Final
 
 import msgspec
 
+from kasmon.config import address
 from kasmon.config.schema import Config, Profile
 from kasmon.errors import (
     AgentNotFoundError,
@@ -21,6 +22,7 @@ from kasmon.errors import (
     UsageError,
 )
 from kasmon.model.command import Mode
+from kasmon.paths import expanded
 
 SCRIPTED: Final = "scripted"
 """As a program: the agent that kasmon brings along."""
@@ -61,6 +63,9 @@ class Resolved(msgspec.Struct, frozen=True, kw_only=True):
     """The profile's own variables."""
     bypassing: bool = False
     """The agent is told to skip permissions."""
+    machine: str = ""
+    """The other machine that it runs on; empty for this one. There *argv* begins with a bare name, or is empty for the
+    login shell."""
 
 
 class Offer(msgspec.Struct, frozen=True, kw_only=True):
@@ -83,11 +88,13 @@ def resolve(
 ) -> Resolved:
     """How a session of profile *agent* runs, in *mode* where one is asked for; *argv* is any program to run in tmux.
 
+    `AGENT@HOST` runs in a terminal of that machine, by the name of its program.
+
     An empty *agent* is the program's own name with *argv*, else the config's default agent. Programs are looked for on
     the PATH of *environment* (default: this process's); the program in the result is a path.
 
     Raises:
-        UsageError: if there is no such mode, or *argv* is to run structured.
+        UsageError: if there is no such mode or machine, or *argv* is to run structured.
         NotFoundError: if no profile has this name.
         RefusedError: if the profile is disabled, or needs what a later version of kasmon brings.
         AgentNotFoundError: if its program is not there; the message names the fix.
@@ -95,6 +102,9 @@ def resolve(
     """
     variables = os.environ if environment is None else environment
     wanted = _mode(mode)
+    name, machine = address.split(agent)
+    if machine:
+        return _elsewhere(config, name or config.default_agent, machine, wanted, argv)
     if argv:
         return _of_command_line(config, agent, wanted, argv, variables)
     agent = agent or config.default_agent
@@ -178,13 +188,37 @@ def _of_command_line(
     )
 
 
-def _profile(config: Config, agent: str) -> Profile:
-    name, at, host = agent.partition("@")
-    if at:
+def _elsewhere(config: Config, agent: str, machine: str, wanted: Mode | None, argv: Sequence[str]) -> Resolved:
+    """How a session runs on another machine: in its terminal, whatever the profile says of modes."""
+    profile, address_ = _profile(config, agent), f"{agent}@{machine}"
+    if wanted is Mode.SDK:
         raise UnableError(
-            f"cannot start {name!r} on {host!r}: other machines come with a later version of kasmon.",
-            hint="Leave out the @ and what follows it to run it here.",
+            f"{address_!r} cannot run in mode 'sdk': on another machine an agent has its terminal.",
+            hint="Leave out --mode.",
         )
+    if profile.program == SCRIPTED and not argv:
+        raise UnableError(f"cannot start {address_!r}: the scripted agent is part of the kasmon that runs here.")
+    command = tuple(argv)
+    if not command:
+        program, flags = Path(profile.program).name, _split(profile.flags, f"agents.{agent}.flags")
+        own = (program, *_model(profile, program, agent), *ALONE.get(program, ())) if program else ()
+        if flags and not program:
+            raise ConfigError("config", "a login shell elsewhere takes no flags", key=f"agents.{agent}.flags")
+        command = (*own, *flags)
+    return Resolved(
+        agent=address_,
+        mode=Mode.TMUX,
+        backend="tmux",
+        argv=command,
+        fallback="on another machine an agent runs in tmux" if profile.execution_mode == "sdk" else None,
+        model=profile.model,
+        environment=profile.env,
+        bypassing=is_bypassing(command),
+        machine=machine,
+    )
+
+
+def _profile(config: Config, agent: str) -> Profile:
     profile = config.agents.get(agent)
     enabled = ", ".join(name for name, known in config.agents.items() if known.enabled)
     if profile is None:
@@ -241,7 +275,7 @@ def _found(config: Config, agent: str, program: str, variables: Mapping[str, str
     """The path of *program*; one that is a relative path is left to the folder it is started in."""
     if "/" in program and not program.startswith(("/", "~")):
         return program
-    path = shutil.which(Path(program).expanduser(), path=variables.get("PATH", os.defpath))
+    path = shutil.which(expanded(program), path=variables.get("PATH", os.defpath))
     if path is None:
         raise AgentNotFoundError(agent, program, _startable(config, variables))
     return str(path)
@@ -251,7 +285,7 @@ def _startable(config: Config, variables: Mapping[str, str]) -> list[str]:
     """The profiles whose program is there."""
     names: list[str] = []
     for name, profile in config.agents.items():
-        program = str(Path(profile.program).expanduser()) if profile.program else ""
+        program = str(expanded(profile.program)) if profile.program else ""
         own = program in ("", SCRIPTED)
         if profile.enabled and (own or shutil.which(program, path=variables.get("PATH", os.defpath))):
             names.append(name)

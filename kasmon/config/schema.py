@@ -90,11 +90,34 @@ class Notify(msgspec.Struct, frozen=True, kw_only=True):
     """Call also when an agent has finished after it worked so long, in seconds; 0 never does."""
 
 
+class Plans(msgspec.Struct, frozen=True, kw_only=True):
+    """How plans run, where they do not say it themselves."""
+
+    folders: tuple[str, ...] = ()
+    """Folders whose plan files the dashboard lists, and reads anew when they change."""
+    limit: Annotated[int, msgspec.Meta(ge=1, le=1000)] = 8
+    """How many of a plan's tasks run at once."""
+    max_load: Annotated[float, msgspec.Meta(ge=0, le=1000)] = 4.0
+    """No further task begins while the machine's load for each processor is above this; 0 never waits."""
+    auto_advance: bool = False
+    """After a wave in which all is done, begin the next one without asking."""
+    believe: bool = False
+    """Where a task has no check, take its agent's word for it without asking."""
+
+
 class Tmux(msgspec.Struct, frozen=True, kw_only=True):
     """kasmon's own tmux server."""
 
     history_limit: Annotated[int, msgspec.Meta(ge=0, le=1_000_000)] = 10_000
     """How many lines that scrolled away a new terminal keeps; read when kasmon's tmux host starts."""
+
+
+class Remote(msgspec.Struct, frozen=True, kw_only=True):
+    """Other machines, as in `--agent shell@HOST`."""
+
+    ssh: Annotated[tuple[str, ...], msgspec.Meta(min_length=1)] = ("ssh",)
+    """The program that reaches them, with arguments of its own; whom it reaches how stands in its own config. Read when
+    kasmon's tmux host starts."""
 
 
 class Config(msgspec.Struct, frozen=True, kw_only=True):
@@ -112,5 +135,9 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     """How long kasmon waits."""
     notify: Notify = Notify()
     """How the dashboard calls you while you look elsewhere."""
+    plans: Plans = Plans()
+    """How plans run."""
     tmux: Tmux = Tmux()
     """kasmon's own tmux server."""
+    remote: Remote = Remote()
+    """Other machines."""

@@ -1,14 +1,16 @@
 """An agent's hooks leave notes: whatever they are given, they never disturb it, and only its own notes count."""
 
+import itertools
 import json
 import os
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
 
-from kasmon.backends.tmux.hooking import EMIT, hooked, why_not
+from kasmon.backends.tmux.hooking import EMIT, hash_of, hooked, why_not
 from kasmon.backends.tmux.hooks import FULL, Notes
 from kasmon.model.permission import AskKind
 
@@ -53,7 +55,7 @@ def file(tmp_path: Path) -> Path:
         (hook("Notification", notification_type="permission_prompt"), ("asking", AskKind.PERMISSION)),
         (hook("Notification", notification_type="idle_prompt"), ("idle", None)),
         (hook("Stop"), ("idle", None)),
-        (hook("StopFailure", error="API Error: 400"), ("idle", None)),
+        (hook("StopFailure", error="API Error: 400"), ("idle|limited", None)),
         (hook("SubagentStop"), None),
         (hook("SessionEnd", reason="exit"), None),
         (hook("Surprise"), None),
@@ -144,15 +146,59 @@ def test_claude_gets_its_hooks_by_an_argument_and_nothing_of_the_persons_is_touc
     assert ["idle"] == [one.value for one in notes(tmp_path / "it's" / "hooks.jsonl").new()]
 
 
+def codex(folder: Path, version: str = "0.169.0") -> str:
+    """A program that says that it is Codex of this version."""
+    program = folder / "codex"
+    program.write_text(f"#!/bin/sh\necho codex-cli {version}\n")
+    program.chmod(0o755)
+    return str(program)
+
+
+def test_codex_gets_its_hooks_by_arguments_and_trusts_them_by_their_hash(tmp_path: Path) -> None:
+    given = hooked("codex", (codex(tmp_path), "resume", "x"), tmp_path / 'it"s', 2, NONCE)
+
+    said = [word for flag, word in itertools.pairwise(given.argv) if flag == "-c"]
+    assert ("resume", "x") == given.argv[-2:]
+    assert MINE == given.variables
+    config = tomllib.loads("\n".join(said))["hooks"]
+    handler = config["Stop"][0]["hooks"][0]
+    trusted = config["state"]["/<session-flags>/config.toml:stop:0:0"]["trusted_hash"]
+    assert {"UserPromptSubmit", "PreToolUse", "PermissionRequest", "PostToolUse", "Stop", "state"} == set(config)
+    assert trusted == hash_of({"event_name": "stop", "hooks": [{**handler, "async": False}]})
+    (tmp_path / 'it"s').mkdir()
+    subprocess.run(["/bin/sh", "-c", handler["command"]], input=hook("Stop"), env=MINE, check=True, timeout=20)
+    assert ["idle"] == [one.value for one in notes(tmp_path / 'it"s' / "hooks.jsonl").new()]
+
+
+def test_the_hash_of_a_hook_is_the_one_that_codex_gave_it() -> None:
+    """As `hooks/list` of its app server, 0.169.0, tells it."""
+    handler = {"async": False, "command": "/bin/true", "timeout": 5, "type": "command"}
+    told = "sha256:d5f47c3856be1be433ad2583d3e56a798eb16df5de5fe759a83ad48917f26813"
+
+    assert told == hash_of({"event_name": "user_prompt_submit", "hooks": [handler]})
+
+
+@pytest.mark.parametrize("flags", [("-c", "hooks.Stop=[]"), ("-chooks={}",), ("--config=features.hooks=false",)])
+def test_who_says_something_of_hooks_of_codex_themselves_has_the_last_word(
+    tmp_path: Path, flags: tuple[str, ...]
+) -> None:
+    assert "already" in why_not("codex", (codex(tmp_path), *flags))
+
+
+def test_a_codex_whose_hooks_nobody_tried_gets_none(tmp_path: Path) -> None:
+    assert "nobody has tried hooks of codex-cli 0.200.0" in why_not("codex", (codex(tmp_path, "0.200.0"),))
+
+
 @pytest.mark.parametrize(
     ("program", "argv", "why"),
     [
         ("claude", ("/bin/claude", "--settings", "mine.json"), "--settings"),
         ("claude", ("/bin/claude", "--settings=mine.json"), "--settings"),
         ("claude", ("/usr/bin/env", "X=1", "claude"), "another program"),
-        ("codex", ("/bin/codex",), "itself"),
-        ("gemini", ("/bin/gemini",), "title"),
-        ("opencode", ("/bin/opencode",), "plugins"),
+        ("codex", ("/nowhere/codex",), "itself"),
+        ("codex", ("node", "codex.js"), "another program"),
+        ("gemini", ("/bin/gemini",), "root"),
+        ("opencode", ("/bin/opencode",), "plugin"),
         ("vim", ("/bin/vim",), "nobody knows"),
     ],
 )

@@ -11,7 +11,7 @@ import pytest
 from kasmon.backends import load, names
 from kasmon.backends.tmux import TmuxAgent, TmuxBackend
 from kasmon.backends.tmux.line import Line, Listener
-from kasmon.errors import RefusedError, UnableError
+from kasmon.errors import PromptChangedError, RefusedError
 from kasmon.model.command import Answer, Launch, Mode
 from kasmon.model.permission import Decision, RequestId
 from kasmon.paths import places
@@ -44,9 +44,9 @@ class TestTmux(BackendContract, InterruptingContract):
         finally:
             await self.tmux.aclose()
 
-    async def test_what_is_asked_on_a_terminal_is_not_answered_from_elsewhere(self) -> None:
+    async def test_what_is_not_asked_on_its_screen_cannot_be_answered(self) -> None:
         async with self.opened() as heard:
-            with pytest.raises(UnableError):
+            with pytest.raises(PromptChangedError):
                 await heard.agent.send(Answer(request=RequestId("x-1"), digest="", decision=Decision.ALLOW))
 
     async def test_its_screen_can_be_looked_at_at_any_moment(self) -> None:

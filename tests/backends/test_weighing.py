@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from kasmon.backends.tmux.asked import Asked
+from kasmon.backends.tmux.asked import BARE_S, LATE_S, Asked
 from kasmon.backends.tmux.processes import Entry, Table, table
 from kasmon.backends.tmux.program import program_of
 from kasmon.backends.tmux.weighing import Weighing
@@ -66,6 +66,20 @@ def test_a_screen_that_says_the_same_long_after_a_hook_says_it_again() -> None:
     assert not words.is_news(seen("screen", "idle", now + 10.0))
 
 
+def test_a_dialog_that_stood_there_when_its_program_came_to_rest_is_one_once_it_stands_there_on() -> None:
+    """Codex draws "Implement this plan?" and may say "done" a moment later."""
+    words = Weighing()
+    now = time.time()
+    words.noted(seen("screen", "asking", now))
+    words.noted(seen("program", "done", now + 0.1))
+
+    assert "idle" == words.verdict.state
+    assert not words.is_news(seen("screen", "asking", now + 1.0))
+    assert words.is_news(seen("screen", "asking", now + 2.5))
+    words.noted(seen("screen", "asking", now + 2.5))
+    assert "asking" == words.verdict.state
+
+
 def test_output_and_the_rule_without_words_do_not_tell_what_an_agent_does() -> None:
     words = Weighing()
     words.noted(seen("output", "printing", 1.0))
@@ -82,8 +96,7 @@ def test_a_menu_becomes_a_request_that_takes_what_its_labels_say_and_nothing_els
 
     assert isinstance(opened, RequestOpened)
     assert (Decision.ALLOW, Decision.DENY) == opened.request.choices
-    assert opened.request.choices
-    assert not opened.request.answerable
+    assert opened.request.answerable
     assert "rm x" in opened.request.shown
 
 
@@ -126,7 +139,10 @@ def test_what_is_not_judged_to_ask_is_no_request_whatever_stands_there(verdict: 
 
 
 def test_what_asks_without_a_menu_that_is_known_can_only_be_gone_to() -> None:
-    (opened,) = Asked(SessionId("abcdefgh")).seen(ASKING, None, "Pick one\n1. a", 1.0)
+    asked = Asked(SessionId("abcdefgh"))
+    assert [] == asked.seen(ASKING, None, "Pick one", 1.0)  # its menu may be drawn yet
+    (opened,) = asked.seen(ASKING, None, "Pick one\n1. a", 1.0 + BARE_S)
+    assert [] == asked.seen(ASKING, None, "Pick one\n1. a", 9.0)
 
     assert isinstance(opened, RequestOpened)
     assert not opened.request.answerable
@@ -136,9 +152,31 @@ def test_what_asks_without_a_menu_that_is_known_can_only_be_gone_to() -> None:
 def test_what_was_answered_and_stands_there_again_is_another_request() -> None:
     asked = Asked(SessionId("abcdefgh"))
     asked.seen(ASKING, menu("rm x"), "", 1.0)
-    asked.forget()
+    asked.forget(1.5)
 
     assert [RequestOpened] == [type(event) for event in asked.seen(ASKING, menu("rm x"), "", 2.0)]
+
+
+def test_what_other_sources_still_say_right_after_an_answer_is_no_request() -> None:
+    asked = Asked(SessionId("abcdefgh"))
+    asked.seen(ASKING, menu("rm x"), "", 1.0)
+    asked.forget(1.5)
+
+    assert [] == asked.seen(ASKING, None, "asks", 2.0)
+    assert 1.5 + LATE_S == asked.due_at
+    assert [RequestOpened] == [type(event) for event in asked.seen(ASKING, None, "asks", 1.5 + LATE_S)]
+
+
+def test_while_an_answer_is_on_its_way_nothing_is_withdrawn_or_asked() -> None:
+    asked = Asked(SessionId("abcdefgh"))
+    asked.seen(ASKING, menu("rm x"), "", 1.0)
+    asked.is_held = True
+
+    assert [] == asked.judged(WORKING, 2.0)
+    assert [] == asked.seen(WORKING, None, "", 2.0)
+    assert [] == asked.seen(ASKING, menu("rm y"), "", 2.0)
+    asked.is_held = False
+    assert [RequestWithdrawn] == [type(event) for event in asked.judged(WORKING, 3.0)]
 
 
 @pytest.mark.parametrize(
@@ -171,6 +209,8 @@ def test_this_machine_has_processes() -> None:
         (("/bin/bash",), "shell", "bash"),
         (("python", "-P", "-m", "kasmon.scripted"), "scripted", "scripted"),
         ((), "codex", "codex"),
+        ((), "shell@box", "shell"),
+        (("bash", "-c", "claude; exec bash"), "claude@box", "claude"),
     ],
 )
 def test_which_agent_a_command_line_runs(argv: tuple[str, ...], agent: str, program: str) -> None:

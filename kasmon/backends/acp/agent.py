@@ -21,7 +21,7 @@ from kasmon.backends.acp.translation import Translation
 from kasmon.backends.base import Chunk
 from kasmon.backends.child import Child
 from kasmon.backends.surroundings import Surroundings
-from kasmon.errors import LaunchError, SessionBusyError, SessionEndedError
+from kasmon.errors import SessionBusyError, SessionEndedError, UnfitAgentError
 from kasmon.model.command import Answer, Configure, Interrupt, Launch, Prompt, Stop, Wish
 from kasmon.model.event import Event, NoticeRaised, SessionEnded, SessionStarted, TurnEnded, TurnStarted
 from kasmon.model.permission import Decision
@@ -133,12 +133,12 @@ class AcpAgent:
                 return await opening.open()
         except TimeoutError as error:
             what = f"{self._launch.argv[0]!r} did not answer {self._peer.waits_for!r} within {limit_s:g} s."
-            raise LaunchError(what, hint=self._evidence()) from error
+            raise UnfitAgentError(what, hint=self._evidence()) from error
         except GONE as error:
             await self._child.end(LAST_S)
             how = self._child.signal or f"exit code {self._child.exit_code}"
             what = f"{self._launch.argv[0]!r} ended before it answered {self._peer.waits_for!r} ({how})."
-            raise LaunchError(what, hint=self._evidence()) from error
+            raise UnfitAgentError(what, hint=self._evidence()) from error
 
     def _evidence(self) -> str:
         """What the agent said beside its protocol."""

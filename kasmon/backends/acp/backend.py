@@ -10,7 +10,9 @@ from kasmon.backends.acp.known import Habit, known
 from kasmon.backends.base import Abilities, Agent
 from kasmon.backends.child import Child
 from kasmon.backends.surroundings import Surroundings, surroundings
-from kasmon.errors import ExtraMissingError, LaunchError
+from kasmon.backends.trust import check
+from kasmon.backends.version import explained
+from kasmon.errors import ExtraMissingError, LaunchError, UnfitAgentError
 from kasmon.model.command import Launch
 
 SDK: Final = "acp"
@@ -37,6 +39,7 @@ class AcpBackend:
             ExtraMissingError: if the SDK is not installed.
             LaunchError: if the agent does not start, does not introduce itself, wants a log-in, or does not know the
                 conversation.
+            UntrustedFolderError: if it would load what nobody has trusted.
         """
         if find_spec(SDK) is None:
             raise ExtraMissingError(self.name, "acp")
@@ -45,6 +48,7 @@ class AcpBackend:
         agent = known(launch.argv)
         around = await asyncio.to_thread(surroundings, launch, agent.own)
         around = Surroundings({**agent.variables, **around.variables}, around.secrets)
+        await asyncio.to_thread(check, self.name, launch.argv, launch.workdir, around.variables)
         if launch.resume and Habit.TWIN_FILES in agent.habits:
             await asyncio.to_thread(gemini.remove_twins, launch.resume, around.variables)
         child = await Child.start(
@@ -56,7 +60,10 @@ class AcpBackend:
         except BaseException:
             await child.end()
             raise
-        await live.introduce()
+        try:
+            await live.introduce()
+        except UnfitAgentError as error:
+            raise await explained(error, self.name, launch.argv, launch.workdir, around.variables) from error
         opened: Agent = live
         return opened
 

@@ -16,7 +16,7 @@ from kasmon.backends.acp.peer import Peer
 from kasmon.backends.acp.settings import Settings, offered, to_set
 from kasmon.backends.acp.translation import Translation
 from kasmon.backends.surroundings import Surroundings
-from kasmon.errors import LaunchError
+from kasmon.errors import LaunchError, UnfitAgentError
 from kasmon.model.command import Launch
 
 PAGES: Final = 20
@@ -75,14 +75,14 @@ class Opening:
             introduced = await self._peer.initialize()
         except RequestError as error:
             said = failing.words(error, self._around.secrets)
-            raise LaunchError(f"{self._name!r} refused to introduce itself: {said}") from error
+            raise UnfitAgentError(f"{self._name!r} refused to introduce itself: {said}") from error
         except ValidationError as error:
-            raise LaunchError(
+            raise UnfitAgentError(
                 f"{self._name!r} did not introduce itself as an agent of the Agent Client Protocol.",
                 hint="Check the profile's `acp` arguments.",
             ) from error
         if introduced.protocol_version != PROTOCOL_VERSION:
-            raise LaunchError(
+            raise UnfitAgentError(
                 f"{self._name!r} speaks version {introduced.protocol_version} of the Agent Client Protocol, kasmon "
                 f"version {PROTOCOL_VERSION}.",
                 hint="Install a version of it that goes with this kasmon.",

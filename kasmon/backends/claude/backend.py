@@ -13,7 +13,8 @@ from kasmon.backends.claude.plan import Plan, planned
 from kasmon.backends.claude.settings import Settings
 from kasmon.backends.claude.translator import Translator
 from kasmon.backends.claude.usage import Usage
-from kasmon.errors import LaunchError
+from kasmon.backends.version import explained
+from kasmon.errors import LaunchError, UnfitAgentError
 from kasmon.model.command import Launch
 
 if TYPE_CHECKING:
@@ -64,7 +65,11 @@ class ClaudeBackend:
             await (child.end() if agent is None else agent.aclose())
             if isinstance(error, LaunchError) or not isinstance(error, Exception):
                 raise
-            raise why_not(error, plan, child, translator.turns.failure, limit_s) from error
+            why = why_not(error, plan, child, translator.turns.failure, limit_s)
+            why.__cause__ = error
+            if isinstance(why, UnfitAgentError):
+                why = await explained(why, self.name, plan.argv, launch.workdir, plan.variables)
+            raise why from error
         return agent
 
     async def _introduce(

@@ -10,7 +10,7 @@ from kasmon.backends.claude.history import Memory
 from kasmon.backends.claude.plan import Plan
 from kasmon.backends.claude.settings import Settings
 from kasmon.clean import clean_block, redact
-from kasmon.errors import ExtraMissingError, LaunchError
+from kasmon.errors import ExtraMissingError, LaunchError, UnfitAgentError
 from kasmon.model.command import Launch
 from kasmon.model.event import Event, NoticeRaised, SessionStarted
 
@@ -18,10 +18,11 @@ OLDEST: Final = (2, 0, 0)
 """The first version of Claude Code that the SDK talks to."""
 VERSION: Final = re.compile(r"(\d{1,9})\.(\d{1,9})\.(\d{1,9})")
 LOG_IN: Final = "Log in with `claude` on a terminal and /login, or give the session ANTHROPIC_API_KEY by --env."
+UNKNOWN_FLAG: Final = "unknown option"
 HINTS: Final = {
     "No conversation found": "Its transcript is gone or lies elsewhere (HOME, CLAUDE_CONFIG_DIR); begin a new session.",
     "root/sudo privileges": "Set IS_SANDBOX=1 where this machine is a sandbox, or leave out what skips permissions.",
-    "unknown option": "Check the profile's flags, and that `claude` is up to date.",
+    UNKNOWN_FLAG: "Check the profile's flags.",
     "already in use": "Leave out --session-id.",
 }
 """What can be done about what the agent says when it does not start."""
@@ -96,4 +97,6 @@ def why_not(error: Exception, plan: Plan, child: Child, failure: str, limit_s: f
         what = f"claude did not introduce itself ({error})"
     hint = next((hint for said, hint in HINTS.items() if said in f"{failure}\n{child.last_words}"), "")
     program = f"{plan.argv[0]!r} is what was started."
-    return LaunchError(f"{what}{f': {words}' if words else ''}.".replace("..", "."), hint=hint or program)
+    said = f"{failure}\n{child.last_words}"
+    kind = UnfitAgentError if UNKNOWN_FLAG in said or not hint else LaunchError
+    return kind(f"{what}{f': {words}' if words else ''}.".replace("..", "."), hint=hint or program)

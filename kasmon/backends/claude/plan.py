@@ -16,6 +16,7 @@ from kasmon.backends.claude.command import (
 )
 from kasmon.backends.claude.history import Memory, carried, memory
 from kasmon.backends.surroundings import surroundings
+from kasmon.backends.trust import check
 from kasmon.errors import ExtraMissingError, LaunchError
 from kasmon.model.command import Launch, Used
 
@@ -50,6 +51,7 @@ def planned(launch: Launch) -> Plan:
     Raises:
         ExtraMissingError: if the SDK is not installed.
         LaunchError: if there is no program.
+        UntrustedFolderError: if it would run what nobody has trusted.
     """
     if not launch.argv:
         raise LaunchError(f"cannot start {launch.agent!r}: its profile names no program.")
@@ -59,6 +61,7 @@ def planned(launch: Launch) -> Plan:
         raise ExtraMissingError("claude", "claude") from error
     around = surroundings(launch, OWN_PREFIXES)
     variables = environment(launch, around.variables, sdk)
+    check("claude", launch.argv, launch.workdir, variables)
     chosen = chooses_conversation(launch.argv[1:])
     known, begin, resume = None, "", launch.resume or ""
     if resume:

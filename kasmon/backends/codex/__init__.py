@@ -9,8 +9,10 @@ from kasmon.backends.child import Child
 from kasmon.backends.codex import program
 from kasmon.backends.codex.agent import CodexAgent
 from kasmon.backends.codex.flags import wanted
+from kasmon.backends.codex.shape import Table
 from kasmon.backends.surroundings import Surroundings, surroundings
-from kasmon.errors import LaunchError, SessionEndedError
+from kasmon.backends.version import explained
+from kasmon.errors import LaunchError, SessionEndedError, UnfitAgentError
 from kasmon.model.command import Launch
 
 HANDSHAKE_S: Final = 45.0
@@ -62,19 +64,32 @@ class CodexBackend:
         )
         agent = CodexAgent(launch, child, there.secrets)
         limit_s = HANDSHAKE_S if launch.handshake_s is None else launch.handshake_s
-        why = ""
         try:
-            async with asyncio.timeout(limit_s):
-                await agent.begin(asked.thread)
-            return agent
-        except TimeoutError:
-            why = f"did not open a conversation within {limit_s:g} s"
-        except SessionEndedError:
-            why = "ended before it had opened a conversation"
-        finally:
-            if not agent.has_begun:
-                await agent.aclose()
-        raise _not_opened(path, why, child)
+            await _begun(agent, asked.thread, limit_s, path, child)
+        except UnfitAgentError as error:
+            raise await explained(error, self.name, (path,), launch.workdir, there.variables) from error
+        return agent
+
+
+async def _begun(agent: CodexAgent, thread: Table, limit_s: float, path: str, child: Child) -> None:
+    """Let *agent* begin; where it does not, end it.
+
+    Raises:
+        LaunchError: why it did not.
+    """
+    failure: TimeoutError | SessionEndedError
+    try:
+        async with asyncio.timeout(limit_s):
+            await agent.begin(thread)
+        return
+    except TimeoutError as error:
+        why, failure = f"did not open a conversation within {limit_s:g} s", error
+    except SessionEndedError as error:
+        why, failure = "ended before it had opened a conversation", error
+    finally:
+        if not agent.has_begun:
+            await agent.aclose()
+    raise _not_opened(path, why, child) from failure
 
 
 def _surroundings(launch: Launch) -> Surroundings:
@@ -89,12 +104,10 @@ def _not_opened(path: str, why: str, child: Child) -> LaunchError:
     ended = f"exit code {child.exit_code}" if child.exit_code is not None else child.signal
     how = f" ({ended})" if why.startswith("ended") and ended else ""
     is_other = not words or any(sign in words for sign in NO_SERVER)
-    fix = (
-        "kasmon needs a codex that has `codex app-server`" if is_other else "Check the profile's flags, and its config"
-    )
-    return LaunchError(
-        f"codex {why}{how}{f': {words}' if words else ''}.", hint=f"{fix}; {path!r} is what was started."
-    )
+    what, started = f"codex {why}{how}{f': {words}' if words else ''}.", f"{path!r} is what was started."
+    if is_other:
+        return UnfitAgentError(what, hint=f"kasmon needs a codex that has `codex app-server`; {started}")
+    return LaunchError(what, hint=f"Check the profile's flags, and its config; {started}")
 
 
 backend = CodexBackend()

@@ -1,6 +1,7 @@
 """What codex says beside its work: warnings for people, and messages that this version of kasmon does not know."""
 
 import json
+import re
 from typing import Final
 
 from kasmon.backends.codex.shape import Table, at, number, table, text
@@ -13,6 +14,9 @@ NAME: Final = 200
 KINDS: Final = 50
 """How many kinds of unknown things are told; more is a flood."""
 LOG_IN: Final = "Check the provider's key, or log in with `codex login`."
+MISSING_VARIABLE: Final = re.compile(r"Missing environment variable:? `?([A-Za-z_][A-Za-z0-9_]*)")
+"""How codex says that a provider's `env_key` names a variable that it has not been given."""
+GIVE: Final = "A variable of a provider's own is given by its name: start a session with `--env {name}`."
 UNAUTHORIZED: Final = 401
 QUIET_AREAS: Final = (
     "account/",
@@ -103,9 +107,18 @@ def failure(error: Table) -> str:
     """Why a turn failed, in codex's words and with what to do about it where that is known."""
     said = _unwrapped(text(error, "message")) or "codex did not say why"
     more = text(error, "additionalDetails")
-    return " ".join(
-        part for part in (said, f"({more})" if more else "", LOG_IN if _is_key_wrong(error) else "") if part
-    )
+    return " ".join(part for part in (said, f"({more})" if more else "", _fix(error, said)) if part)
+
+
+def missing(said: str) -> str:
+    """How to give codex the variable that it misses by what it *said*; empty where it misses none."""
+    found = MISSING_VARIABLE.search(said)
+    return GIVE.format(name=found[1]) if found else ""
+
+
+def _fix(error: Table, said: str) -> str:
+    """What a person can do about *error*, by which codex *said* something; empty where that is not known."""
+    return missing(said) or (LOG_IN if _is_key_wrong(error) else "")
 
 
 def _words(method: str, params: Table) -> str | None:

@@ -9,7 +9,8 @@ import msgspec
 from kasmon import __version__
 from kasmon.backends.codex.shape import Table, at, rows, text
 from kasmon.backends.codex.wire import CallRefusedError, Wire
-from kasmon.errors import LaunchError
+from kasmon.backends.version import advice
+from kasmon.errors import LaunchError, UnfitAgentError
 from kasmon.model.command import Launch
 
 CLIENT: Final = {"name": "kasmon", "title": "kasmon", "version": __version__}
@@ -20,11 +21,9 @@ NO_SUCH_THREAD: Final = "no rollout found"
 INVALID: Final = "Invalid request"
 """How codex begins to refuse a setting that it does not know."""
 CHECK: Final = "Check the profile's flags: they say how codex is to run."
-TRIED_WITH: Final = "0.169.0"
 LOG_IN: Final = (
     "Run `codex login` (with a key: `printenv OPENAI_API_KEY | codex login --with-api-key`) and start again."
 )
-UPDATE: Final = "`npm install -g @openai/codex@latest` brings the latest."
 LOOKED_BACK: Final = (1, 10)
 """How many turns are looked through for the last prompt: first the last one alone, for turns can be long."""
 CUT: Final = 16 * 1024
@@ -46,12 +45,12 @@ async def introduced(wire: Wire) -> str:
     """Tell codex who we are; its version, empty where it does not say.
 
     Raises:
-        LaunchError: if it does not take that.
+        UnfitAgentError: if it does not take that.
     """
     try:
         answer = await wire.call("initialize", {"clientInfo": CLIENT, "capabilities": CAPABILITIES})
     except CallRefusedError as error:
-        raise LaunchError(f"codex does not speak kasmon's protocol: {error.said}.", hint=_too_old("")) from error
+        raise UnfitAgentError(f"codex does not speak kasmon's protocol: {error.said}.") from error
     await wire.tell("initialized")
     version = re.search(r"/(\d+\.\d+\.\d+\S*)", text(answer, "userAgent"))
     return version[1] if version else ""
@@ -81,7 +80,7 @@ async def opened(wire: Wire, launch: Launch, thread: Table, version: str) -> Ope
     found = text(response, "thread", "id")
     if found != launch.resume:
         raise LaunchError(
-            f"codex opened the conversation {found!r} in place of {launch.resume!r}.", hint=_too_old(version)
+            f"codex opened the conversation {found!r} in place of {launch.resume!r}.", hint=advice("codex", version)
         )
     proof, notice = await _proof(wire, found, launch.remembers)
     return Opened(thread=found, response=response, proof=proof, notice=notice)
@@ -100,11 +99,11 @@ async def _new(wire: Wire, wanted: Table, version: str) -> Opened:
     try:
         response = await wire.call("thread/start", wanted)
     except CallRefusedError as error:
-        hint = CHECK if error.said.startswith(INVALID) else _too_old(version)
+        hint = CHECK if error.said.startswith(INVALID) else advice("codex", version)
         raise LaunchError(f"codex cannot start a conversation: {error.said}.", hint=hint) from error
     thread = text(response, "thread", "id")
     if not thread:
-        raise LaunchError("codex did not say which conversation it has started.", hint=_too_old(version))
+        raise LaunchError("codex did not say which conversation it has started.", hint=advice("codex", version))
     return Opened(thread=thread, response=response)
 
 
@@ -152,8 +151,3 @@ def _said(item: Table) -> str:
 
 def _is_same(said: str, remembers: str) -> bool:
     return said.strip() == remembers.strip() or (len(remembers) > CUT and said.startswith(remembers[:CUT]))
-
-
-def _too_old(version: str) -> str:
-    named = f"This is codex {version}; kasmon" if version else "Kasmon"
-    return f"{named} was tried with {TRIED_WITH}. {UPDATE}"

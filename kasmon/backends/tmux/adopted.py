@@ -75,7 +75,9 @@ class AdoptedBackend(TmuxBackend):
     def line(self) -> ForeignLine:
         return self._foreign_line
 
-    async def open(self, launch: Launch, /, variables: Mapping[str, str] | None = None) -> TmuxAgent:
+    async def open(
+        self, launch: Launch, /, variables: Mapping[str, str] | None = None, *, lives_on: bool = False
+    ) -> TmuxAgent:
         """Watch what runs in the pane that *launch* names.
 
         Raises:

@@ -8,7 +8,14 @@ from collections.abc import AsyncIterator, Callable, Coroutine
 from typing import Any, Final
 
 from kasmon.backends.base import Chunk
+from kasmon.backends.tmux.answering import Answering
+from kasmon.backends.tmux.brackets import Brackets
+from kasmon.backends.tmux.completion import Completion, can_be_asked, has_terminal
+from kasmon.backends.tmux.delivery import Delivery
+from kasmon.backends.tmux.delivery import Pane as TypedInto
 from kasmon.backends.tmux.ending import DIE_S, SCROLLED_BY_DEATH, end_group, last_line, signal_name
+from kasmon.backends.tmux.entry import Typing
+from kasmon.backends.tmux.eyes import Seen
 from kasmon.backends.tmux.hearing import Hearing
 from kasmon.backends.tmux.line import Line, Listener
 from kasmon.backends.tmux.typist import Typist
@@ -16,10 +23,7 @@ from kasmon.backends.tmux.witness import Witness
 from kasmon.clean import outgoing
 from kasmon.errors import (
     KasmonError,
-    PaneDeadError,
-    SessionBusyError,
     SessionEndedError,
-    TimedOutError,
     UnableError,
     UsageError,
 )
@@ -27,6 +31,7 @@ from kasmon.model.command import Answer, Configure, Interrupt, Launch, Mode, Pro
 from kasmon.model.event import Event, LineLost, SessionEnded, SessionStarted, SignalSeen
 from kasmon.model.state import SessionState
 from kasmon.screens.reading import Reading
+from kasmon.screens.rules import ComposerRule
 from kasmon.tmux import request as ask
 from kasmon.tmux.facts import Pane, PaneFacts
 from kasmon.tmux.identity import Process
@@ -35,7 +40,12 @@ from kasmon.tmux.request import Lines
 YOUNG_S: Final = 1.0
 """An agent that fails so soon after its start is said to have ended at once."""
 CLOSE_GRACE_S: Final = 2.0
+BEFORE_S: Final = 2.0
+"""How long a command waits until it is known how the one before it ended."""
 CTRL_C, ESCAPE = b"\x03", b"\x1b"
+STOPPED_BY_TWO: Final = frozenset({"opencode"})
+"""Agents that want to be told twice ("esc again to interrupt")."""
+AGAIN_S: Final = 0.3
 STOPPED_BY_ESCAPE: Final = frozenset({"claude", "codex", "gemini", "opencode", "amp", "scripted"})
 """Agents that end a turn at Escape; Ctrl+C would end some of them whole."""
 
@@ -75,6 +85,16 @@ class TmuxAgent(Listener):
         self._tasks: set[asyncio.Task[None]] = set()
         self.witness = witness(self.say)
         """What weighs all that is known of it."""
+        self.brackets = Brackets()
+        """Whether it takes a paste as one, as far as it was heard."""
+        self.box_rule_now: Callable[[], ComposerRule | None] = lambda: None
+        """How the box that takes its prompts is read; None where nobody knows it."""
+        is_ours, called = launch.adopted is None, launch.name or launch.session
+        typed_into = TypedInto(called, pane.pane_id, line, self.typist, self.brackets, is_ours)
+        self.completion: Completion | None = None
+        """Of the last command that was given to it, if it is a shell."""
+        self._delivery = Delivery(typed_into, self, self._loop.time)
+        self._answering = Answering(self.witness, self.typist)
         line.listen(self.pane, self)
         self._arm()
 
@@ -87,37 +107,62 @@ class TmuxAgent(Listener):
         self._events.put_nowait(None)
 
     async def send(self, wish: Wish, /) -> None:
-        """Carry *wish* to the agent: a prompt is pasted, then Enter; an interrupt is a key; a stop is signals.
+        """Carry *wish* to the agent: a prompt as `deliver`; an interrupt is a key; a stop is signals.
 
         Raises:
             SessionEndedError: if it has ended.
-            UsageError: for a prompt of which nothing is left when it is cleaned.
-            SessionBusyError: if it asks something, which the prompt's Enter would answer; or if a person types on.
-            PaneDeadError, PasteRefusedError: if the pane takes nothing now.
-            TimedOutError: if the text stands there, and Enter was not taken.
-            UnableError: for an answer: what is asked on a terminal is answered there.
+            KasmonError: for a prompt, as `deliver`.
+            PaneDeadError, PasteRefusedError: if the pane takes no key now.
+            TimedOutError: if an answer was sent and not taken.
+            PromptChangedError, UnableError: for an answer, as `Answering.carry`.
         """
         if self.has_ended:
             raise SessionEndedError(self._launch.session)
         match wish:
             case Prompt():
-                await self._prompt(wish.text)
+                await self.deliver(wish, _Plainly(wish.text))
             case Interrupt():
-                await self.typist.press(interrupt_key(self._launch))
+                await self._interrupt()
             case Stop() if self._launch.adopted is not None:
                 raise not_ended(self._launch)
             case Stop():
                 self._stop("stopped", wish.grace_s)
             case Answer():
-                raise UnableError(
-                    f"what {self._launch.name!r} asks on its terminal cannot be answered from here.",
-                    hint="Focus the session and answer there.",
-                )
+                await self._answering.carry(wish)
             case Configure():
                 raise UnableError(
                     f"how {self._launch.name!r} runs cannot be changed from here.",
                     hint="Focus the session and change it there.",
                 )
+
+    async def deliver(self, prompt: Prompt, typing: Typing) -> str:
+        """Type *prompt* and send it, telling *typing* how far it came; why nobody saw it taken, empty if somebody did.
+
+        Raises:
+            SessionEndedError: if it has ended.
+            UsageError: if nothing is left of the prompt when it is cleaned.
+            KasmonError: as `Delivery.carry`; but for `PromptLostError` nothing was typed.
+        """
+        if self.has_ended:
+            raise SessionEndedError(self._launch.session)
+        if not outgoing(prompt.text).strip():
+            raise UsageError("a prompt needs text.")
+        before, self.completion = self.completion, None
+        if before is not None:
+            with contextlib.suppress(TimeoutError):  # it asks its shell in this moment, or is given up
+                await asyncio.wait_for(before.over.wait(), BEFORE_S if await self._is_at_prompt() else 0)
+        if await self._is_at_prompt():
+            self.completion = Completion(self, self.typist, self.pid)
+        try:
+            return await self._delivery.carry(prompt, typing)
+        except KasmonError:
+            self.completion = None
+            raise
+
+    async def _is_at_prompt(self) -> bool:
+        """Whether it is a shell of ours that has its terminal to itself."""
+        is_shell = self._launch.adopted is None and can_be_asked(self._launch.argv)
+        return is_shell and await asyncio.to_thread(has_terminal, self.pid)
 
     async def aclose(self) -> None:
         """End the agent if it runs; idempotent, 10 s at most. One of the user's own is only let go."""
@@ -144,6 +189,20 @@ class TmuxAgent(Listener):
     def printed_at(self) -> float:
         """When it printed last, by the loop's clock; minus infinity before that."""
         return self._hearing.printed_at
+
+    @property
+    def is_asking(self) -> bool:
+        """Whether it waits for an answer, which an Enter would give."""
+        return self._hearing.is_asking or self.witness.verdict.state is SessionState.ASKING
+
+    @property
+    def box_rule(self) -> ComposerRule | None:
+        """How the box that takes its prompts is read."""
+        return self.box_rule_now()
+
+    async def see_now(self) -> Seen:
+        """What stands on its screen, from a look that is taken now; raises as `look_now`."""
+        return await self.witness.see_now()
 
     async def look_now(self) -> Reading:
         """What its screen says, from a look that is taken now.
@@ -207,10 +266,17 @@ class TmuxAgent(Listener):
 
     def printed(self, data: bytes) -> None:
         now, at = self._loop.time(), time.time()
+        if data:
+            self.brackets.heard(data)
+        else:
+            self.brackets.skipped()
         self.witness.printed(data)
+        if self.completion is not None:
+            self.completion.heard(data)
         self._tell(self._hearing.heard(data, now, at) if data else self._hearing.skipped(now, at))
 
     def flooded(self, is_off: bool) -> None:
+        self.brackets.skipped()
         self.witness.flooded(is_off)
         self._tell(self._hearing.flooded(is_off, self._loop.time(), time.time()))
 
@@ -277,18 +343,12 @@ class TmuxAgent(Listener):
 
     # -- what is done to it
 
-    async def _prompt(self, text: str) -> None:
-        if not outgoing(text).strip():
-            raise UsageError("a prompt needs text.")
-        if self._hearing.is_asking or self.witness.verdict.state is SessionState.ASKING:
-            raise SessionBusyError(self._launch.name or self._launch.session, "asking")
-        typed: list[bool] = []
-        try:
-            await self.typist.prompt(text, lambda: typed.append(True))
-        except KasmonError as error:
-            if not typed or isinstance(error, PaneDeadError):
-                raise
-            raise TimedOutError(f"the text stands there, but Enter was not taken: {error.message}") from error
+    async def _interrupt(self) -> None:
+        key = interrupt_key(self._launch)
+        await self.typist.press(key)
+        if key == ESCAPE and profile_of(self._launch) in STOPPED_BY_TWO:
+            await asyncio.sleep(AGAIN_S)
+            await self.typist.press(key)
 
     def _stop(self, why: str, grace_s: float) -> None:
         self._why = self._why or why
@@ -298,6 +358,18 @@ class TmuxAgent(Listener):
         task = self._loop.create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+
+
+class _Plainly:
+    """A prompt of which nobody keeps account."""
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+
+    async def begins(self) -> str:
+        return self._text
+
+    def stands(self) -> None: ...
 
 
 def not_ended(launch: Launch) -> UnableError:
@@ -310,4 +382,9 @@ def not_ended(launch: Launch) -> UnableError:
 def interrupt_key(launch: Launch) -> bytes:
     """The key that ends the agent's turn: what its launch says, else what agents of this name take."""
     named = {"ctrl-c": CTRL_C, "escape": ESCAPE}
-    return named.get(launch.interrupt_key) or (ESCAPE if launch.agent in STOPPED_BY_ESCAPE else CTRL_C)
+    return named.get(launch.interrupt_key) or (ESCAPE if profile_of(launch) in STOPPED_BY_ESCAPE else CTRL_C)
+
+
+def profile_of(launch: Launch) -> str:
+    """The name of its profile, on whatever machine."""
+    return launch.agent.partition("@")[0]

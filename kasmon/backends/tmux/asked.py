@@ -4,6 +4,7 @@ A request has choices only where a rule knows the menu that stands there, whole.
 not even shown: the state decides, not the words on the screen. Everything else that asks can only be gone to.
 """
 
+import math
 from typing import Final
 
 import msgspec
@@ -12,14 +13,15 @@ from kasmon.model.event import RequestOpened, RequestWithdrawn
 from kasmon.model.evidence import Verdict
 from kasmon.model.permission import AskKind, Decision, Request, RequestId, SessionId, digest_of
 from kasmon.model.state import SessionState
-from kasmon.screens.choice import REFUSALS, Menu
+from kasmon.screens.choice import Menu
+from kasmon.screens.course import options, own_words, taken
 
 GONE: Final = "it is not on its screen any more"
 LONGEST_TITLE: Final = 200
-CARRIES: Final = False
-"""Whether an answer is carried to a screen; it is not yet, so a person goes there."""
-TAKEN: Final = (Decision.ALLOW, Decision.ALWAYS, Decision.DENY, Decision.CANCEL)
-"""What a menu may offer beside choosing, in the order in which it is shown."""
+BARE_S: Final = 0.8
+"""So long a screen may take to draw its menu after another source said that the agent asks, in seconds."""
+LATE_S: Final = 3.0
+"""So long after an answer other sources than the screen may go on saying that the agent asks, in seconds."""
 
 
 class Asked:
@@ -29,27 +31,49 @@ class Asked:
         self._session = session
         self.open: Request | None = None
         """The request that was opened last and not withdrawn; its digest is `Menu.digest`, empty without a menu."""
+        self.opened_at = -math.inf
+        """When that was, in seconds since the epoch."""
+        self.is_held = False
+        """An answer to it is on its way; what stands there counts again when that is over."""
         self._opened = 0
+        self._answered_at = -math.inf
+        self._bare_since: float | None = None
+        self.due_at: float | None = None
+        """When to look again at what asks without a menu that is known, in seconds since the epoch."""
 
     def judged(self, verdict: Verdict, at: float) -> list[RequestOpened | RequestWithdrawn]:
         """The state may have changed; what that withdraws."""
-        return self._withdrawn(at) if verdict.state is not SessionState.ASKING else []
+        if verdict.state is not SessionState.ASKING:
+            self._bare_since = self.due_at = None
+        return self._withdrawn(at) if verdict.state is not SessionState.ASKING and not self.is_held else []
 
     def seen(self, verdict: Verdict, menu: Menu | None, text: str, at: float) -> list[RequestOpened | RequestWithdrawn]:
         """A look was taken: *menu* stands there, or none that is known, and *text* is what is asked."""
-        if verdict.state is not SessionState.ASKING:
+        if self.is_held or verdict.state is not SessionState.ASKING:
+            return self.judged(verdict, at)
+        if self._is_too_early(menu, at):
             return self._withdrawn(at)
         asks = self._from_menu(menu) if menu is not None else self._unknown(verdict, text)
         if self.open is not None and (self.open.digest, digest_of(self.open)) == (asks.digest, digest_of(asks)):
             return []
         withdrawn = self._withdrawn(at)
         self._opened += 1
-        self.open = _named(asks, self._opened)
+        self.open, self.opened_at = _named(asks, self._opened), at
         return [*withdrawn, RequestOpened(at=at, request=self.open)]
 
-    def forget(self) -> None:
-        """It was answered, or nobody waits for it: what is seen next is another one."""
-        self.open = None
+    def forget(self, at: float) -> None:
+        """It was answered *at*: what is seen next is another one."""
+        self.open, self._answered_at = None, at
+
+    def _is_too_early(self, menu: Menu | None, at: float) -> bool:
+        """Whether what stands there may not be all of it: other sources are faster than a screen, or slower."""
+        if menu is not None:
+            self._bare_since = self.due_at = None
+            return False
+        self._bare_since = at if self._bare_since is None else self._bare_since
+        due_at = max(self._bare_since + BARE_S, self._answered_at + LATE_S)
+        self.due_at = due_at if at < due_at else None
+        return self.due_at is not None
 
     def _withdrawn(self, at: float) -> list[RequestOpened | RequestWithdrawn]:
         if self.open is None:
@@ -58,10 +82,7 @@ class Asked:
         return [RequestWithdrawn(at=at, request=gone.id, why=GONE)]
 
     def _from_menu(self, menu: Menu) -> Request:
-        choices = tuple(decision for decision in TAKEN if _can_be_taken(menu, decision))
-        options = tuple(choice for choice in menu.choices if choice.decision is Decision.CHOOSE)
-        if not (menu.hears and menu.is_whole):
-            options = ()
+        choices, offered = taken(menu), options(menu)
         always = menu.meaning(Decision.ALWAYS) if Decision.ALWAYS in choices else None
         return Request(
             id=RequestId(""),
@@ -69,14 +90,13 @@ class Asked:
             kind=menu.kind,
             title=_first_line(menu.text),
             shown=menu.text,
-            choices=(*((Decision.CHOOSE,) if options else ()), *choices),
-            options=tuple(choice.label for choice in options),
-            option_notes=tuple(choice.note for choice in options),
-            many=menu.many,
-            free_text=any(choice.free_text for choice in options),
-            rule=always.label if always else "",
+            choices=choices,
+            options=tuple(choice.label for choice in offered),
+            option_notes=tuple(choice.note for choice in offered),
+            free_text=own_words(menu) is not None,
+            rule=(menu.covers or always.label) if always else "",
             digest=menu.digest,
-            answerable=CARRIES and bool(options or choices),
+            answerable=bool(choices),
         )
 
     def _unknown(self, verdict: Verdict, text: str) -> Request:
@@ -88,15 +108,6 @@ class Asked:
             shown=text,
             answerable=False,
         )
-
-
-def _can_be_taken(menu: Menu, decision: Decision) -> bool:
-    """Whether *menu* takes *decision*: by a key, or by the arrows where its choice has none."""
-    if decision in menu.keys:
-        return True
-    choice = menu.meaning(decision)
-    is_safe = menu.hears and (menu.is_whole or decision in REFUSALS)
-    return choice is not None and not choice.key and is_safe and menu.steps(choice) is not None
 
 
 def _named(request: Request, number: int) -> Request:

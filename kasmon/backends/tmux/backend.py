@@ -12,18 +12,23 @@ from kasmon.backends.tmux.hearing import Hearing
 from kasmon.backends.tmux.line import Line
 from kasmon.backends.tmux.program import program_of, version_of
 from kasmon.backends.tmux.readiness import Readiness
+from kasmon.backends.tmux.remote import RemoteAgent, begin_there, ssh_environment
 from kasmon.backends.tmux.rounds import Rounds
 from kasmon.backends.tmux.spawn import spawn, swept
 from kasmon.backends.tmux.witness import Witness
-from kasmon.config import Tmux
+from kasmon.config import Remote, Tmux
 from kasmon.errors import RefusedError
 from kasmon.model.command import Launch
-from kasmon.model.event import Event, NoticeRaised, SignalSeen
+from kasmon.model.event import Event, LineFound, NoticeRaised, SignalSeen
 from kasmon.model.evidence import Signal
 from kasmon.paths import Places, places
+from kasmon.screens.file import Rules
+from kasmon.screens.rules import ComposerRule
+from kasmon.tmux import remote
 from kasmon.tmux.facts import Pane, PaneFacts
 from kasmon.tmux.identity import Process, identify
 from kasmon.tmux.ready import LIMIT_S
+from kasmon.tmux.remote import Machine
 from kasmon.tmux.server import Server
 
 
@@ -35,10 +40,13 @@ class TmuxBackend:
     """Whether its panes are kasmon's own, to be sized, named and ended."""
     abilities = Abilities(attaches=True, interrupts=True, shares_host=True)
 
-    def __init__(self, where: Places | None = None, settings: Tmux | None = None) -> None:
+    def __init__(
+        self, where: Places | None = None, settings: Tmux | None = None, elsewhere: Remote | None = None
+    ) -> None:
         """*where* the server and the sessions' folders are; by default where the environment says, read when needed."""
         self._where = where
         self._settings = settings or Tmux()
+        self._elsewhere = elsewhere or Remote()
         self._line: Line | None = None
         self._readiness: Readiness | None = None
         self._eyes: Eyes | None = None
@@ -58,17 +66,21 @@ class TmuxBackend:
             self._line = Line(Server(self.places.tmux_socket, history_lines=self._settings.history_limit))
         return self._line
 
-    async def open(self, launch: Launch, /, variables: Mapping[str, str] | None = None) -> TmuxAgent:
+    async def open(
+        self, launch: Launch, /, variables: Mapping[str, str] | None = None, *, lives_on: bool = False
+    ) -> TmuxAgent:
         """Start the agent that *launch* describes in the background, and our tmux server if it does not run.
 
         *variables* are those of whoever wants it: what every agent gets of them and what is its own passes to it. None,
         or none at all, are this process's.
 
         A session that had a pane gets it again, otherwise a window beside `launch.parent`'s, otherwise a tmux session
-        of its own. The agent is not ready yet: it says so among its events.
+        of its own. The agent is not ready yet: it says so among its events. *lives_on*: it runs on its machine, or did
+        lately; it is only shown again.
 
         Raises:
-            LaunchError: if the launch names no program.
+            LaunchError: if the launch names no program, or another machine does not start it.
+            RemoteUnreachableError: if that is not reached.
             RefusedError: if the session's pane is in use.
             TmuxMissingError, TmuxTooOldError: if there is no usable tmux.
             TmuxCommandError, TmuxServerGoneError: if tmux does not do it.
@@ -80,15 +92,32 @@ class TmuxBackend:
             raise RefusedError(f"session {launch.session!r} runs already.", hint="Stop it first, or restart it.")
         if had is not None:
             self.line.forget(had.pane_id)
+        if launch.machine and not lives_on:
+            elsewhere, history = self._machine(launch), self._settings.history_limit
+            await asyncio.to_thread(begin_there, elsewhere, launch, self.places, history)
         await self._learned_to_read()  # from the start of its program on nothing may be awaited until it is heard
-        made = await asyncio.to_thread(spawn, self.line.server, self.places, launch, panes, variables)
+        ssh = self._elsewhere.ssh
+        made = await asyncio.to_thread(spawn, self.line.server, self.places, launch, panes, variables, ssh)
         hearing = Hearing(asyncio.get_running_loop().time())
         agent = await self._agent(launch, made.pane, made.process, hearing, made.nonce)
-        agent.say(agent.started(launch.generation))
+        agent.brackets.begin()
+        agent.say(LineFound(at=time.time(), pid=agent.pid) if lives_on else agent.started(launch.generation))
         task = asyncio.create_task(self._await_ready(agent, launch, made.nonce))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         return agent
+
+    async def is_alive(self, launch: Launch) -> bool:
+        """Whether the agent of *launch* runs on its machine.
+
+        Raises:
+            RemoteUnreachableError: if that is not known.
+        """
+        machine = self._machine(launch)
+        return (await asyncio.to_thread(remote.state, machine, launch.session, ssh_environment())).state == "runs"
+
+    def _machine(self, launch: Launch) -> Machine:
+        return Machine(launch.machine, self._elsewhere.ssh)
 
     async def found(self, launch: Launch, facts: PaneFacts, signals: tuple[Signal, ...]) -> TmuxAgent:
         """The agent that runs in the pane of *facts* already, started by a host before this one.
@@ -130,7 +159,12 @@ class TmuxBackend:
         def witness(say: Callable[[Event], None]) -> Witness:
             return Witness(launch.session, program, self.line, pane.pane_id, clues, eyes, rounds, say, known)
 
-        agent = TmuxAgent(launch, self.line, pane, process, hearing, witness)
+        agent: TmuxAgent
+        if launch.machine:
+            agent = RemoteAgent(self._machine(launch), nonce, launch, self.line, pane, process, hearing, witness)
+        else:
+            agent = TmuxAgent(launch, self.line, pane, process, hearing, witness)
+        agent.box_rule_now = lambda: _box_rule(eyes.rules(program, agent.witness.version))
         task = asyncio.create_task(self._learn_version(agent, launch))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
@@ -151,6 +185,10 @@ class TmuxBackend:
             agent.witness.version = agent.witness.version or version
 
     async def _await_ready(self, agent: TmuxAgent, launch: Launch, nonce: str) -> None:
+        if isinstance(agent, RemoteAgent):
+            await agent.until_connected()
+            await asyncio.to_thread(swept, self.places, launch)
+            return
         if self._readiness is None:
             self._readiness = Readiness(self.line)
         facts = await self._readiness.of(launch.session, nonce)
@@ -165,6 +203,10 @@ class TmuxBackend:
             agent.found(facts)
         else:
             agent.ready()
+
+
+def _box_rule(rules: Rules | None) -> ComposerRule | None:
+    return rules.file.composer if rules is not None else None
 
 
 backend = TmuxBackend()

@@ -10,6 +10,7 @@ from kasmon.backends.tmux import hooks, registry
 from kasmon.backends.tmux.hooks import Notes
 from kasmon.backends.tmux.processes import SHELLS, Table
 from kasmon.backends.tmux.registry import Word
+from kasmon.backends.tmux.rollout import rollout
 from kasmon.model.event import SignalSeen
 
 REGISTERED: Final = frozenset({"claude"})
@@ -22,6 +23,8 @@ class Clues:
     def __init__(self, program: str, pid: int, folder: Path, generation: int, nonce: str) -> None:
         self.version = ""
         """What its registry says of its version."""
+        self.conversation = ""
+        """By which its conversation can be gone on with, as it says itself; empty before that is known."""
         self._program, self._pid = program, pid
         self._notes = Notes(folder / hooks.FILE, generation, nonce, pid)
         self._pids: list[int] = [pid]
@@ -35,6 +38,7 @@ class Clues:
         signals = self._processes(table, at) if table is not None else []
         if (word := self._registered()) is not None:
             self.version = word.version or self.version
+            self.conversation = word.conversation or self.conversation
             signals.append(SignalSeen(at=at, source="registry", value=word.value, asking=word.asking, text=word.text))
         for said in self._notes.new()[-1:]:
             signals.append(
@@ -44,6 +48,8 @@ class Clues:
 
     def _processes(self, table: Table, at: float) -> list[SignalSeen]:
         self._pids = [self._pid, *table.below(self._pid)]
+        if self._program == "codex":
+            self.conversation = rollout(self._pids) or self.conversation
         is_back = None if self._program in SHELLS else table.is_back_at_shell(self._pid)
         if is_back is None or (is_back and not self._was_agent):
             return []

@@ -30,6 +30,10 @@ class Seen(NamedTuple):
     reading: Reading
     guess: Guess | None
     """What a screen that stands still probably asks, where no rule knows it."""
+    size: tuple[int, int] = (0, 0)
+    """Columns and rows of the pane."""
+    above: int = 0
+    """How many of its rows are not on `shot`, which has the lowest of a very tall one."""
 
 
 class TitleWord(NamedTuple):
@@ -113,8 +117,9 @@ def seen_in(
 ) -> Seen:
     """What *screen* shows at *now*, in seconds since the epoch. Pure."""
     facts = screen.facts
+    text = b"\n".join(screen.rows).decode("utf-8", "replace")
     shot = captured(
-        b"\n".join(screen.rows).decode("utf-8", "replace"),
+        text,
         title,
         cursor=(facts.cursor_x, facts.cursor_y),
         cursor_visible=facts.cursor_visible,
@@ -123,7 +128,8 @@ def seen_in(
     )
     reading = lasting(before, read(shot, rules, now), now) if rules is not None else Reading()
     guess = probably_asking(shot) if is_still and reading.state == "unclear" else None
-    return Seen(shot, reading, guess)
+    above = text.removesuffix("\n").count("\n") + 1 - len(shot.rows)
+    return Seen(shot, reading, guess, (facts.width, facts.height), above)
 
 
 @lru_cache(maxsize=1024)

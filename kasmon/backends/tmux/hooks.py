@@ -26,7 +26,9 @@ QUESTIONS: Final = frozenset({"AskUserQuestion", "ask_user"})
 WORKING: Final = frozenset(
     {"UserPromptSubmit", "PreToolUse", "PostToolUse", "PostToolUseFailure", "BeforeAgent", "BeforeTool", "AfterTool"}
 )
-IDLE: Final = frozenset({"Stop", "StopFailure", "AfterAgent", "agent-turn-complete"})
+IDLE: Final = frozenset({"Stop", "AfterAgent", "agent-turn-complete"})
+FAILED: Final = frozenset({"StopFailure"})
+"""The turn ended by an error: that may have been the usage limit, which only the screen tells."""
 ASKED: Final = frozenset({"permission_prompt", "ToolPermission"})
 
 
@@ -110,8 +112,10 @@ def meaning(note: Note) -> Said | None:
     event, text = clean_line(note.event)[:40], clean_line(note.text)[:200]
     if note.event in WORKING:
         return Said("working", None, "", event)
+    if note.event in FAILED:
+        return Said("idle|limited", None, text, event)
     if note.event in IDLE:
-        return Said("idle", None, text if note.event == "StopFailure" else "", event)
+        return Said("idle", None, "", event)
     if note.event == "PermissionRequest" or (note.event == "Notification" and note.what in ASKED):
         kind = AskKind.PLAN if note.tool in PLANS else AskKind.QUESTION if note.tool in QUESTIONS else None
         return Said("asking", kind or AskKind.PERMISSION, text or clean_line(note.tool)[:40], event)

@@ -156,14 +156,15 @@ class Line:
         for request in ask.keys(pane, data):
             self.submit(request)
 
-    async def press(self, pane: str, data: bytes) -> None:
-        """Type *data*, a key or two, into *pane*, or be refused.
+    async def press(self, pane: str, data: bytes, unless: str = "") -> None:
+        """Type *data*, a key or two, into *pane*, or be refused; *unless* as `standing.changed` gives it.
 
         Raises:
             PaneDeadError, PasteRefusedError: if the pane takes no keys now; none was sent.
+            ScreenChangedError: if *unless* holds; none was sent.
             TmuxError: if tmux does not take them.
         """
-        await self.ask(ask.press(pane, data))
+        await self.ask(ask.press(pane, data, unless))
 
     async def paste(self, pane: str, text: str, *, as_typed: bool = False) -> None:
         """Put *text* into *pane* as one paste, without control characters; the one act that starts a process.

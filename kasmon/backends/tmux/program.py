@@ -23,6 +23,7 @@ def program_of(argv: Sequence[str], agent: str = "") -> str:
     if SCRIPTED in argv:
         return "scripted"
     words = [PurePath(word).name for word in argv if not word.startswith("-") and "=" not in word]
+    agent = agent.partition("@")[0]  # on another machine it is the same one
     names = [word.removesuffix(".exe").removesuffix(".js").lower() for word in words]
     while names and names[0] in RUNNERS:
         names = names[1:]

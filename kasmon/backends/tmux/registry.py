@@ -5,6 +5,7 @@ agent is killed, so it counts only for a process that is there, with the start t
 """
 
 import contextlib
+import re
 import sys
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -22,6 +23,9 @@ STARTED_WITHIN_S: Final = 5.0
 STATES: Final = {"busy": "working", "idle": "idle|limited", "waiting": "asking"}
 """What its status says. It waits for a prompt also where its usage limit is reached: that only the screen tells."""
 WAITING_FOR: Final = {"permission prompt": AskKind.PERMISSION, "input needed": AskKind.QUESTION}
+BEGUN: Final = frozenset({"busy", "waiting"})
+"""While it says so, its conversation has a prompt: one that has none cannot be resumed."""
+UUID: Final = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 SILENT: Final = "unclear"
 
 
@@ -32,6 +36,8 @@ class Word(NamedTuple):
     asking: AskKind | None = None
     text: str = ""
     version: str = ""
+    conversation: str = ""
+    """Its id of the conversation, once that has something to go on with; else empty."""
 
 
 class _Entry(msgspec.Struct):
@@ -43,6 +49,7 @@ class _Entry(msgspec.Struct):
     status: str = ""
     waitingFor: str = ""  # noqa: N815
     version: str = ""
+    sessionId: str = ""  # noqa: N815
 
 
 _decoder = msgspec.json.Decoder(_Entry)
@@ -80,7 +87,8 @@ def read(path: Path) -> Word:
     value = STATES.get(entry.status, SILENT)
     asking = WAITING_FOR.get(entry.waitingFor, AskKind.QUESTION) if value == "asking" else None
     text = clean_line(entry.waitingFor)[:200] if value == "asking" else ""
-    return Word(value, asking, text, clean_line(entry.version)[:40])
+    begun = entry.status in BEGUN and UUID.fullmatch(entry.sessionId) is not None
+    return Word(value, asking, text, clean_line(entry.version)[:40], entry.sessionId if begun else "")
 
 
 def _is_its(entry: _Entry) -> bool:

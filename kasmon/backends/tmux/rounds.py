@@ -88,7 +88,7 @@ class Rounds:
             with contextlib.suppress(RuntimeError):  # the loop is ending
                 found = await asyncio.to_thread(self._look, [suspect.clues for suspect in lately], wants_processes)
                 for suspect, signals in zip(lately, found, strict=True):
-                    if signals and suspect in self._suspects:
+                    if suspect in self._suspects:
                         suspect.told(signals)
             await asyncio.sleep(BEAT_S)
 

@@ -2,13 +2,14 @@
 
 import contextlib
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
 import msgspec
 
 from kasmon.backends.surroundings import given, own_prefixes, taken
+from kasmon.backends.tmux.completion import can_be_asked
 from kasmon.backends.tmux.hooking import hooked
 from kasmon.backends.tmux.hooks import FILE as HOOKS
 from kasmon.backends.tmux.program import program_of
@@ -19,6 +20,7 @@ from kasmon.model.task import environment
 from kasmon.paths import Places
 from kasmon.tmux.facts import Pane, PaneFacts
 from kasmon.tmux.identity import Process, identify
+from kasmon.tmux.remote import Machine, attach_argv
 from kasmon.tmux.server import Server
 from kasmon.tmux.spec import LaunchSpec, fresh_nonce, launch_argv, write_environment, write_spec
 
@@ -43,21 +45,23 @@ def spawn(
     launch: Launch,
     panes: Mapping[str, PaneFacts],
     around: Mapping[str, str] | None = None,
+    ssh: Sequence[str] = ("ssh",),
 ) -> Spawned:
     """Start *launch* in the background: in the pane it had, beside its parent, or in a tmux session of its own.
 
     Args:
         panes: those that there are, by session id.
         around: the variables of whoever wants it; by default, and where there are none, those of this process.
+        ssh: what shows one that runs on another machine.
 
     Raises:
         LaunchError: if it names no program, or its folder cannot take what it needs.
         TmuxServerGoneError, TmuxCommandError: if tmux does not do it.
     """
-    if not launch.argv:
+    if not launch.argv and not launch.machine:
         raise LaunchError(f"session {launch.name!r} names no program to run.")
     nonce = fresh_nonce()
-    argv = _written(server, places, launch, nonce, around or os.environ)
+    argv = _written(server, places, launch, nonce, around or os.environ, tuple(ssh))
     had, parent = panes.get(launch.session), panes.get(launch.parent or "")
     if had is not None:
         pane = server.respawn(had.pane_id, argv)
@@ -74,9 +78,14 @@ def swept(places: Places, launch: Launch) -> None:
         (places.folder(launch.session) / name).unlink(missing_ok=True)
 
 
-def _written(server: Server, places: Places, launch: Launch, nonce: str, around: Mapping[str, str]) -> list[str]:
+def _written(
+    server: Server, places: Places, launch: Launch, nonce: str, around: Mapping[str, str], ssh: tuple[str, ...]
+) -> list[str]:
     """What the pane has to run, its files in place."""
     folder = places.folder(launch.session)
+    if launch.machine:
+        shown = attach_argv(Machine(launch.machine, ssh), launch.session, nonce)
+        return _shown(folder, launch, LaunchSpec(argv=shown, workdir=Path("/"), base=around))
     program = program_of(launch.argv, launch.agent)
     given_hooks = hooked(program, launch.argv, folder, launch.generation, nonce)
     spec = LaunchSpec(
@@ -91,9 +100,20 @@ def _written(server: Server, places: Places, launch: Launch, nonce: str, around:
     try:
         own = taken(own_prefixes(launch.argv), around) | given(places, launch.session) | environment(launch)
         own |= given_hooks.variables
+        if can_be_asked(launch.argv):
+            own.setdefault("HISTCONTROL", "ignorespace")  # what kasmon asks a shell begins with a blank
         (folder / HOOKS).unlink(missing_ok=True)
         write_environment(folder / VARIABLES, own)
         write_spec(folder / SPEC, spec)
     except (OSError, ValueError) as error:
         raise LaunchError(f"session {launch.name!r} cannot be started: {error}.") from error
+    return launch_argv(folder / SPEC)
+
+
+def _shown(folder: Path, launch: Launch, spec: LaunchSpec) -> list[str]:
+    """What a pane has to run to show an agent elsewhere: ssh, which needs nothing of the agent's."""
+    try:
+        write_spec(folder / SPEC, spec)
+    except (OSError, ValueError) as error:
+        raise LaunchError(f"session {launch.name!r} cannot be shown: {error}.") from error
     return launch_argv(folder / SPEC)

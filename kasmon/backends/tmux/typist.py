@@ -1,17 +1,15 @@
 """The one writer of a pane: a prompt goes in whole, and what a person types meanwhile comes behind it."""
 
 import asyncio
+import contextlib
 import logging
 from collections import deque
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from typing import Final
 
 from kasmon.backends.tmux.line import Line
 from kasmon.errors import KasmonError, SessionBusyError
 
-ENTER: Final = b"\r"
-ENTER_S: Final = 0.15
-"""How long after a paste Enter comes. Some agents take an Enter within 120 ms for a part of the paste."""
 PERSON_S: Final = 0.3
 """A prompt waits until nobody has typed for so long."""
 PATIENCE_S: Final = 5.0
@@ -48,13 +46,17 @@ class Typist:
         self._keyed_at = asyncio.get_running_loop().time()
         self._queue(text)
 
-    async def prompt(self, text: str, typed: Callable[[], None]) -> None:
-        """Paste *text*, call *typed*, press Enter; waits for a person who types.
+    @property
+    def keyed_at(self) -> float:
+        """When a person typed last, by the loop's clock; minus infinity before that."""
+        return self._keyed_at
+
+    @contextlib.asynccontextmanager
+    async def alone(self) -> AsyncIterator["Hand"]:
+        """The pane to oneself, once nobody types: what a person types meanwhile comes behind.
 
         Raises:
-            SessionBusyError: if somebody types for 5 s on end; nothing was typed.
-            PaneDeadError, PasteRefusedError: if the pane takes nothing; nothing more was typed.
-            TmuxError: if tmux does not do it.
+            SessionBusyError: if somebody types for 5 s on end.
         """
         loop = asyncio.get_running_loop()
         deadline = loop.time() + PATIENCE_S
@@ -66,23 +68,19 @@ class Typist:
             async with self._writing:
                 if self._keyed_at + PERSON_S > loop.time():
                     continue
-                await self._line.paste(self._pane, text)
-                self.on_typed()
-                typed()
-                await asyncio.sleep(ENTER_S)
-                await self._line.press(self._pane, ENTER)
-                self.on_typed()
+                yield Hand(self._line, self._pane, self.on_typed)
                 return
 
-    async def press(self, key: bytes) -> None:
-        """Press one key, in its place behind what is being written.
+    async def press(self, key: bytes, unless: str = "") -> None:
+        """Press one key, in its place behind what is being written; not where *unless* holds (`standing.changed`).
 
         Raises:
             PaneDeadError, PasteRefusedError: if the pane takes no keys.
+            ScreenChangedError: if *unless* holds.
             TmuxError: if tmux does not do it.
         """
         async with self._writing:
-            await self._line.press(self._pane, key)
+            await self._line.press(self._pane, key, unless)
             self.on_typed()
 
     def _queue(self, item: bytes | str) -> None:
@@ -103,3 +101,20 @@ class Typist:
                 except KasmonError as error:
                     log.info("%s: a paste was dropped: %s", self._session, error)
                 self._behind.popleft()
+
+
+class Hand:
+    """Types into a pane that nobody else types into meanwhile. Every act raises as `Line.press` and `Line.paste` do."""
+
+    def __init__(self, line: Line, pane: str, typed: Callable[[], None]) -> None:
+        self._line, self._pane, self._typed = line, pane, typed
+
+    async def paste(self, text: str) -> None:
+        """Put *text* in as one paste."""
+        await self._line.paste(self._pane, text)
+        self._typed()
+
+    async def press(self, keys: bytes, unless: str = "") -> None:
+        """Type *keys*, at most 256 bytes of them; where *unless* holds, none."""
+        await self._line.press(self._pane, keys, unless)
+        self._typed()

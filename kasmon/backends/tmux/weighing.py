@@ -7,6 +7,8 @@ from kasmon.model.evidence import HOOK_LAG_S, Signal, Verdict, claims, heard, ju
 
 WORDLESS = frozenset({"output", "fallback"})
 """Sources that do not know what the agent does, only what its screen does."""
+OUTLASTED = ("hook", "program")
+"""Sources that do not tell every ending of a turn, or every dialog: a screen that stands on knows better."""
 
 
 class Weighing:
@@ -45,16 +47,15 @@ class Weighing:
         )
 
     def is_news(self, signal: SignalSeen) -> bool:
-        """Whether *signal* is to become a fact: its source says something else, or says the same against a hook."""
+        """Whether *signal* is to become a fact: its source says something else, or says the same against one of
+        `OUTLASTED`."""
         last = self.last(signal.source)
-        return last is None or _word(last) != _word(signal) or self._outlasts_hook(last, signal)
+        return last is None or _word(last) != _word(signal) or self._outlasts(last, signal)
 
-    def _outlasts_hook(self, last: Signal, signal: SignalSeen) -> bool:
-        """Whether a screen that says the same as before says it long enough after a hook to know better than that."""
-        hook = self.last("hook")
-        if hook is None or signal.source != "screen" or claims(hook) & claims(last):
-            return False
-        return last.at < hook.at + HOOK_LAG_S <= signal.at
+    def _outlasts(self, last: Signal, signal: SignalSeen) -> bool:
+        """Whether a screen that says the same as before says it long enough after another to know better than that."""
+        others = [other for source in OUTLASTED if (other := self.last(source)) and not claims(other) & claims(last)]
+        return signal.source == "screen" and any(last.at < other.at + HOOK_LAG_S <= signal.at for other in others)
 
 
 def _word(signal: Signal | SignalSeen) -> tuple[object, ...]:

@@ -17,10 +17,10 @@ from kasmon.backends.tmux.line import Line
 from kasmon.backends.tmux.looking import Looking
 from kasmon.backends.tmux.rounds import Rounds
 from kasmon.backends.tmux.titles import TitleScanner
-from kasmon.backends.tmux.weighing import Weighing
+from kasmon.backends.tmux.weighing import OUTLASTED, Weighing
 from kasmon.clean import clean_line
-from kasmon.errors import KasmonError
-from kasmon.model.event import Event, SignalSeen
+from kasmon.errors import KasmonError, SessionEndedError
+from kasmon.model.event import Event, SettingsChanged, SignalSeen
 from kasmon.model.evidence import HOOK_LAG_S, Signal, Verdict
 from kasmon.model.permission import SessionId
 from kasmon.model.state import SessionState
@@ -56,8 +56,11 @@ class Witness:
         """*known* are the signals in the log, for an agent that was there before us."""
         self.clues = clues
         self.stirred_at = -math.inf
+        self._conversation = ""
+        """As it was told last."""
         self.version = ""
         """What the agent's program says of its version; empty where nobody knows."""
+        self.session = session
         self.asked = Asked(session)
         self._program, self._line, self._pane = program, line, pane
         self._eyes, self._rounds, self._say = eyes, rounds, say
@@ -69,8 +72,10 @@ class Witness:
         self._words = Weighing(known)
         self._loop = asyncio.get_running_loop()
         self._timer: asyncio.TimerHandle | None = None
+        self._again: asyncio.TimerHandle | None = None
+        """When what asks without a menu is looked at again."""
         self._is_looking = self._is_over = self._was_unclear = False
-        self._waiting: list[asyncio.Future[Reading]] = []
+        self._waiting: list[asyncio.Future[Seen]] = []
         rounds.add(self)
 
     @property
@@ -110,6 +115,9 @@ class Witness:
             self._hear(signal)
         if self.clues.version and self.version != self.clues.version:
             self.version = self.clues.version
+        if self._conversation != self.clues.conversation:
+            self._conversation = self.clues.conversation
+            self._say(SettingsChanged(at=time.time(), resume_id=self._conversation))
 
     def noted(self, signal: SignalSeen) -> None:
         """*signal* became a fact; of whatever source."""
@@ -119,7 +127,7 @@ class Witness:
         if signal.source in BETTER:
             self._looking.news(self._loop.time())
             self._arm()
-        if signal.source == "hook":
+        if signal.source in OUTLASTED:
             self._looking.again(self._loop.time() + HOOK_LAG_S + AFTER_S)
         for event in self.asked.judged(verdict, signal.at):
             self._say(event)
@@ -128,10 +136,11 @@ class Witness:
         """Look no more. Idempotent."""
         self._is_over = True
         self._rounds.drop(self)
-        if self._timer is not None:
-            self._timer.cancel()
-        for waiting in self._waiting:
-            waiting.cancel()
+        for timer in (self._timer, self._again):
+            if timer is not None:
+                timer.cancel()
+        for waiting in (one for one in self._waiting if not one.done()):
+            waiting.set_exception(SessionEndedError(self.session))
 
     # -- the screen
 
@@ -139,13 +148,25 @@ class Witness:
         """What the screen says, from a look that is taken now.
 
         Raises:
+            SessionEndedError: if the agent ends before it is taken.
             TmuxError: if it cannot be looked at.
         """
-        waiting: asyncio.Future[Reading] = self._loop.create_future()
+        return (await self.see_now()).reading
+
+    async def see_now(self) -> Seen:
+        """As `look_now`, with all that stands there."""
+        if self._is_over:
+            raise SessionEndedError(self.session)
+        waiting: asyncio.Future[Seen] = self._loop.create_future()
         self._waiting.append(waiting)
         if not self._is_looking:
             self._look()
         return await waiting
+
+    def answered(self) -> None:
+        """What was asked is answered: look soon what stands there now."""
+        self.asked.forget(time.time())
+        self.begin()
 
     def begin(self) -> None:
         """It runs: look soon, whatever it prints."""
@@ -192,7 +213,7 @@ class Witness:
         if not isinstance(text, KasmonError) and not self._wants_title:
             self._titled(text.title)
 
-    def _taken(self, screen: Screen | KasmonError, *, is_still: bool, taken_for: list[asyncio.Future[Reading]]) -> None:
+    def _taken(self, screen: Screen | KasmonError, *, is_still: bool, taken_for: list[asyncio.Future[Seen]]) -> None:
         if isinstance(screen, KasmonError):
             self._seen(screen, is_still=is_still, taken_for=taken_for)
             return
@@ -204,11 +225,11 @@ class Witness:
             done=lambda seen: self._seen(seen, is_still=is_still, taken_for=taken_for),
         )
 
-    def _seen(self, seen: Seen | BaseException, *, is_still: bool, taken_for: list[asyncio.Future[Reading]]) -> None:
+    def _seen(self, seen: Seen | BaseException, *, is_still: bool, taken_for: list[asyncio.Future[Seen]]) -> None:
         self._is_looking = False
         for waiting in (one for one in taken_for if not one.done()):
             if isinstance(seen, Seen):
-                waiting.set_result(seen.reading)
+                waiting.set_result(seen)
             else:
                 waiting.set_exception(seen)
         if self._is_over:
@@ -228,6 +249,8 @@ class Witness:
             text = deciding.text if deciding is not None else ""
         for event in self.asked.seen(verdict, menu, text, at):
             self._say(event)
+        if self.asked.due_at is not None and (self._again is None or self._again.when() < self._loop.time()):
+            self._again = self._loop.call_later(self.asked.due_at - at + AFTER_S, self.begin)
         if self._waiting:
             self._look()
         self._arm()

@@ -224,7 +224,11 @@ class TestOpening(Opening):
         ("misdeed", "more", "words"),
         [
             ("silent", {"handshake_s": 0.5}, r"did not introduce itself within 0.5 s"),
-            ("dies", {}, r"exit code 1\): error: unknown option '--nonsense'.*Check the profile's flags"),
+            (
+                "dies",
+                {},
+                r"exit code 1\): error: unknown option '--nonsense'.*the profile's flags.*kasmon was tried with",
+            ),
             ("forgot", {"resume": BEFORE, "remembers": "x"}, r"No conversation found.*begin a new session"),
             ("elsewhere", {"resume": BEFORE, "remembers": "x"}, r"'another' and not '0b7c1f2e"),
             ("old", {}, r"claude 1.0.99 is too old.*2.0.0"),

@@ -12,6 +12,7 @@ from kasmon.backends.codex import diff, item
 from kasmon.backends.codex.ask import Setting
 from kasmon.backends.codex.asks import ELICITATION, READERS, Asks, Outcome
 from kasmon.backends.codex.flags import wanted
+from kasmon.backends.codex.notices import failure
 from kasmon.backends.codex.program import found
 from kasmon.backends.codex.settings import Settings, change, planned, settings
 from kasmon.errors import (
@@ -461,3 +462,18 @@ def _executable(path: Path) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text("#!/bin/sh\n")
     path.chmod(0o700)
+
+
+@pytest.mark.parametrize(
+    ("said", "fix"),
+    [
+        ("Missing environment variable: `OWN_KEY`. Set it.", "`--env OWN_KEY`"),
+        ("Missing environment variable: `; rm`", ""),
+        ("stream disconnected", ""),
+    ],
+)
+def test_a_variable_that_a_provider_misses_is_named_with_the_way_to_give_it(said: str, fix: str) -> None:
+    told = failure({"message": said})
+
+    assert told.startswith(said)
+    assert ("--env" in told, fix in told) == (bool(fix), True)

@@ -1,0 +1,324 @@
+"""An answer on its way to an agent's screen: compared with what stands there in the moment of each key, then watched.
+
+| what stands there | what is done |
+|---|---|
+| another request, or another choice, than the one that was answered | nothing: the prompt changed |
+| nothing that asks, by the word of a better source | nothing |
+| the same, and the answer has a key | that key, once |
+| the same, and it has none | the mark is moved to its choice, step by step, each of them seen; then Enter, once |
+| the same still, long after the key | if the mark moves when told to, the key was read and not taken: the mark's way |
+| the same still after that | sent, and said to be open |
+
+Each key goes with a question to tmux (`standing.changed`), which sends it only while the rows that were read stand
+there: between look and key nothing can come. What is left: where the mark is nothing but a ground (opencode), or a row
+is changed in signs alone, tmux cannot tell; and what the agent has drawn is older than what it thinks.
+"""
+
+import asyncio
+import contextlib
+import time
+from collections.abc import AsyncIterator
+from typing import Final, Protocol
+
+from kasmon.backends.tmux.asked import Asked
+from kasmon.backends.tmux.eyes import Seen
+from kasmon.errors import (
+    KasmonError,
+    PasteRefusedError,
+    PromptChangedError,
+    RefusedError,
+    ScreenChangedError,
+    TimedOutError,
+    UnableError,
+)
+from kasmon.model.command import Answer
+from kasmon.model.evidence import Verdict
+from kasmon.model.state import SessionState
+from kasmon.screens.choice import Menu
+from kasmon.screens.course import Course, course
+from kasmon.tmux.standing import changed
+
+TAKEN_S: Final = 1.5
+"""A key that did nothing for so long was not taken, if the agent hears others; in seconds."""
+MOVED_S: Final = 1.0
+"""How long the mark may take to move."""
+CLEARED_S: Final = 3.0
+"""How long what was answered may still stand there after the last key."""
+STILL_S: Final = 0.8
+"""A mark that two keys may have moved stands where it is when it did not move for so long."""
+YOUNG_S: Final = 0.7
+"""A request gets no key before it has stood there for so long: agents ignore those that come at once."""
+MOST_S: Final = 9.0
+"""An answer takes no longer; who gave it waits for it."""
+LOOK_S: Final = 0.05
+TRIES: Final = 3
+"""So often a key is offered while the same request stands there and its screen is drawn anew in between."""
+ENTER: Final = b"\r"
+
+
+class Watched(Protocol):
+    """What is known of the agent, and its screen."""
+
+    asked: Asked
+
+    @property
+    def verdict(self) -> Verdict: ...
+    async def see_now(self) -> Seen: ...
+    def begin(self) -> None: ...
+    def answered(self) -> None: ...
+
+
+class Typing(Protocol):
+    """Who types for it."""
+
+    async def press(self, key: bytes, unless: str = "") -> None: ...
+
+
+class Answering:
+    """Carries answers to the screen of one agent, one after the other."""
+
+    def __init__(self, watched: Watched, typist: Typing) -> None:
+        self._watched, self._typist = watched, typist
+        self._turn = asyncio.Lock()
+
+    async def carry(self, answer: Answer) -> None:
+        """Give *answer* to the request that stands on the screen; when this returns it stands there no more.
+
+        Raises:
+            PromptChangedError: if something else stands there now; nothing was sent that could answer it.
+            UnableError: if its menu cannot be told this.
+            RefusedError: if the pane takes no keys now; nothing was sent.
+            TimedOutError: if it was sent, and the request still stands there.
+            SessionEndedError: if the agent ends meanwhile.
+            TmuxError: if its screen cannot be looked at, or keys cannot be sent.
+        """
+        async with self._turn:
+            open_now = self._watched.asked.open
+            meant = open_now is not None and (open_now.id, open_now.digest) == (answer.request, answer.digest)
+            if not meant or not answer.digest:
+                raise PromptChangedError(answer.request)
+            async with self._held():
+                way = _Way(self._watched, self._typist, answer)
+                try:
+                    async with asyncio.timeout(MOST_S):
+                        await way.walk()
+                except TimeoutError as error:
+                    raise way.stands() from error
+
+    @contextlib.asynccontextmanager
+    async def _held(self) -> AsyncIterator[None]:
+        """What stands there is neither asked anew nor withdrawn meanwhile."""
+        asked = self._watched.asked
+        asked.is_held = True
+        try:
+            yield
+        except BaseException:
+            asked.is_held = False
+            self._watched.begin()
+            raise
+        asked.is_held = False
+        self._watched.answered()
+
+
+class _Way:
+    """One answer on its way."""
+
+    def __init__(self, watched: Watched, typist: Typing, answer: Answer) -> None:
+        self._watched, self._typist, self._answer = watched, typist, answer
+        self._digest = answer.digest
+        self._is_sent = False
+        """Whether a key went that may have answered it."""
+        self._loop = asyncio.get_running_loop()
+
+    async def walk(self) -> None:
+        if self._answer.reason:
+            raise UnableError(
+                "the menu on its screen takes no reason.", hint="Answer without one, or focus the session."
+            )
+        await asyncio.sleep(self._watched.asked.opened_at + YOUNG_S - time.time())
+        seen, menu = await self._standing()
+        way = course(menu, self._answer.decision, self._answer.labels)
+        if way.words:
+            await self._write(way)
+        elif way.key:
+            await self._press(seen, menu, way.key.encode(), decides=True)
+            if await self._is_cleared(TAKEN_S):
+                return
+            await self._second(way)
+        else:
+            await self._choose(way)
+        if not await self._is_cleared(CLEARED_S):
+            raise self.stands()
+
+    async def _second(self, way: Course) -> None:
+        """Its key did nothing so far: once more, in the other way where there is one, if the agent reads at all."""
+        try:
+            await self._move_away()
+            if way.choice is not None:
+                await self._choose(way)
+            else:
+                seen, menu = await self._standing()
+                await self._press(seen, menu, way.key.encode(), decides=True)
+        except PromptChangedError:
+            return  # it was taken after all
+        except RefusedError as error:
+            raise self.stands() from error
+
+    # -- the keys
+
+    async def _choose(self, way: Course) -> None:
+        """Move the mark to the choice and press Enter there."""
+        seen, menu = await self._move_to(way)
+        await self._press(seen, menu, ENTER, marked=way.choice, decides=True)
+
+    async def _write(self, way: Course) -> None:
+        """Type the words into the choice; Enter sends them once they are seen there, and nothing else has changed."""
+        seen, menu = await self._move_to(way)
+        await self._press(seen, menu, way.words.encode(), marked=way.choice)
+        until = self._loop.time() + MOVED_S
+        while True:
+            seen = await self._watched.see_now()
+            now = seen.reading.menu
+            if now is not None and _holds(now, menu, way):
+                break
+            if self._loop.time() > until:
+                raise RefusedError(
+                    "its menu does not show what was typed, and nothing was sent.", hint="Focus the session."
+                )
+            await asyncio.sleep(LOOK_S)
+        self._digest = now.digest
+        await self._press(seen, now, ENTER, marked=way.choice, decides=True)
+
+    async def _move_to(self, way: Course) -> tuple[Seen, Menu]:
+        """The request with the mark on the choice."""
+        choice = way.choice
+        assert choice is not None
+        while True:
+            seen, menu = await self._standing()
+            if menu.marked is None:
+                raise PromptChangedError(self._answer.request)
+            if menu.marked == choice:
+                return seen, menu
+            await self._step(seen, menu, 1 if choice > menu.marked else -1)
+
+    async def _move_away(self) -> None:
+        """Have the mark move: whoever moves it has read all that was typed before.
+
+        Raises:
+            TimedOutError: if it does not move: the agent reads nothing now.
+        """
+        seen, menu = await self._standing()
+        if menu.marked is None or len(menu.choices) < 2 or not menu.hears:
+            raise self.stands()
+        await self._step(seen, menu, 1 if menu.marked + 1 < len(menu.choices) else -1)
+
+    async def _step(self, seen: Seen, menu: Menu, step: int) -> None:
+        """Move the mark, by one where the agent hears at once; once more where it does not.
+
+        Raises:
+            KasmonError: if the mark stays.
+        """
+        assert menu.marked is not None
+        for is_first in (True, False):
+            await self._press(seen, menu, menu.moves[step > 0].encode(), marked=menu.marked)
+            moved = await self._is_other(menu.marked, MOVED_S)
+            if moved is None:
+                continue
+            if not is_first and await self._is_other(moved, STILL_S) is not None:
+                raise self.stands()  # both were heard, late: nobody knows where it will stand
+            return
+        raise self.stands()
+
+    async def _is_other(self, marked: int | None, within_s: float) -> int | None:
+        """Where the mark stands, as soon as that is not *marked*; None if it stays."""
+        until = self._loop.time() + within_s
+        while True:
+            _, now = await self._standing()
+            if now.marked is not None and now.marked != marked:
+                return now.marked
+            if self._loop.time() > until:
+                return None
+            await asyncio.sleep(LOOK_S)
+
+    async def _press(
+        self, seen: Seen, menu: Menu, key: bytes, marked: int | None = None, *, decides: bool = False
+    ) -> None:
+        """*key*, while all that *seen* showed of *menu* stands there, with the mark on *marked* where that is given.
+
+        *decides*: the key may answer the request.
+
+        Raises:
+            PromptChangedError: if it does not; *key* was not sent.
+        """
+        was_sent = self._is_sent
+        for _ in range(TRIES):
+            rows = [""] * seen.above + [row.text for row in seen.shot.rows]
+            read = range(menu.rows[0] + seen.above, menu.rows[1] + seen.above)
+            self._is_sent = was_sent or decides
+            try:
+                await self._typist.press(key, changed(seen.size, rows, read))
+            except ScreenChangedError:
+                self._is_sent = was_sent
+                seen, menu = await self._standing()
+                if marked is not None and menu.marked != marked:
+                    break
+            except PasteRefusedError as error:
+                raise RefusedError(f"nothing was sent: {error.why}.", hint="Leave that, then answer again.") from error
+            else:
+                return
+        raise PromptChangedError(self._answer.request)
+
+    # -- the looks
+
+    async def _standing(self) -> tuple[Seen, Menu]:
+        """A look that is taken now, at the request that is answered.
+
+        Raises:
+            PromptChangedError: if it does not stand there, or is not what the agent waits for.
+        """
+        seen, menu = await self._shown()
+        if menu is None or self._watched.verdict.state is not SessionState.ASKING:
+            raise PromptChangedError(self._answer.request)
+        return seen, menu
+
+    async def _shown(self) -> tuple[Seen, Menu | None]:
+        """A look that is taken now, and the request on it; None if a second look does not see it either."""
+        for again in (True, False):
+            seen = await self._watched.see_now()
+            menu = seen.reading.menu
+            if menu is not None and menu.digest == self._digest:
+                return seen, menu
+            if again:  # it may be half drawn
+                await asyncio.sleep(LOOK_S)
+        return seen, None
+
+    async def _is_cleared(self, within_s: float) -> bool:
+        """Whether the request is gone from the screen before *within_s* are over."""
+        until = self._loop.time() + within_s
+        while True:
+            _, menu = await self._shown()
+            if menu is None:
+                return True
+            if self._loop.time() > until:
+                return False
+            await asyncio.sleep(LOOK_S)
+
+    def stands(self) -> KasmonError:
+        """Why it is not answered, though the same request stands there."""
+        if not self._is_sent:
+            return RefusedError(
+                "its menu does not react, and nothing that answers it was sent.", hint="Focus the session."
+            )
+        return TimedOutError(
+            f"request {self._answer.request!r}: the answer was sent, but it still stands on the screen.",
+            hint="Focus the session.",
+        )
+
+
+def _holds(now: Menu, before: Menu, way: Course) -> bool:
+    """Whether *now* is the menu *before* with the words in the place of the choice's label, and the mark there."""
+    if now.marked != way.choice or len(now.choices) != len(before.choices):
+        return False
+    expected = [way.words if at == way.choice else choice.label for at, choice in enumerate(before.choices)]
+    asked = [menu.text.splitlines()[: -len(menu.choices)] for menu in (now, before)]
+    return asked[0] == asked[1] and expected == [choice.label for choice in now.choices]

@@ -1,0 +1,164 @@
+"""How a command ended that was given to a shell: once the shell is back at its prompt, it is asked for that.
+
+What is typed for it is a command of our own behind a blank, which keeps it out of the history of shells that are told
+so. It prints a marker that no terminal shows, takes the rows in which it was typed off the screen, and leaves `$?` as
+it was. It goes only to a shell of kasmon's own that waits at an empty prompt, and only if nobody typed meanwhile.
+"""
+
+import asyncio
+import os
+import re
+import sys
+from collections.abc import Sequence
+from pathlib import Path, PurePath
+from typing import Final, NamedTuple, Protocol
+
+from kasmon.backends.tmux.eyes import Seen
+from kasmon.backends.tmux.processes import table
+from kasmon.backends.tmux.typist import Typist
+from kasmon.errors import KasmonError
+from kasmon.screens.reading import Reading
+from kasmon.tmux.standing import changed
+
+POSIX: Final = frozenset({"ash", "bash", "dash", "ksh", "mksh", "sh", "zsh"})
+"""Shells that understand what is typed; others are not asked."""
+FIRST_S, LONGEST_S = 0.05, 0.5
+"""How long after a look the next one follows: doubling, as it is awaited that a pane is ready."""
+ANSWER_S: Final = 5.0
+"""How long the shell may take to answer."""
+TAIL: Final = 128
+"""So many bytes of what came last may be the beginning of a marker."""
+MARKER: Final = b"KASMON_DONE_"
+TYPED_SINCE: Final = "somebody typed since, so it is not known how it ended"
+NO_ANSWER: Final = "its shell did not say how it ended"
+GONE: Final = "its shell ended"
+
+
+class Ended(NamedTuple):
+    """How a command ended."""
+
+    exit_code: int | None
+    why: str = ""
+    """Why there is no exit code."""
+
+
+class Shell(Protocol):
+    """The shell, and its screen."""
+
+    @property
+    def has_ended(self) -> bool: ...
+    @property
+    def is_asking(self) -> bool: ...
+    async def see_now(self) -> Seen: ...
+
+
+class Completion:
+    """Of one command, made before that is typed into the shell of process *pid*; the output is `heard` from then on."""
+
+    def __init__(self, shell: Shell, typist: Typist, pid: int) -> None:
+        self._shell, self._typist, self._pid = shell, typist, pid
+        self._nonce = os.urandom(8).hex()
+        self._keyed_at = typist.keyed_at
+        self._tail = b""
+        self._has_begun = False
+        """The Enter behind it was seen to be taken: before that, the prompt that stands there is the one before it."""
+        self.over = asyncio.Event()
+        """It is known how it ended, or nobody asks any more."""
+        self._told: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+
+    def heard(self, data: bytes) -> None:
+        """The pane printed *data*; empty data says that some of it was not heard."""
+        self._has_begun = self._has_begun or not data or b"\n" in data
+        text = self._tail + data
+        self._tail = text[-TAIL:]
+        found = re.search(MARKER + self._nonce.encode() + rb";(\d{1,3})\x07", text)
+        if found is not None and not self._told.done():
+            self._told.set_result(int(found[1]))
+
+    async def ended(self) -> Ended:
+        """How it ended, once it has; waits for as long as the command runs."""
+        try:
+            return await self._ended()
+        finally:
+            self.over.set()
+
+    async def _ended(self) -> Ended:
+        pause_s = FIRST_S
+        while not self._shell.has_ended:
+            await asyncio.sleep(pause_s)
+            pause_s = min(pause_s * 2, LONGEST_S)
+            if self._typist.keyed_at != self._keyed_at:
+                return Ended(None, TYPED_SINCE)
+            try:
+                is_back = self._has_begun and await asyncio.to_thread(has_terminal, self._pid)
+                if is_back and await self._ask():
+                    return await self._answer()
+            except KasmonError:
+                continue  # the prompt moved in that moment, or nobody could look
+        return Ended(None, GONE)
+
+    async def _ask(self) -> bool:
+        """Ask the shell, if it waits at an empty prompt; whether it was asked."""
+        if not is_at_prompt((await self._shell.see_now()).reading) or self._shell.is_asking:
+            return False
+        async with self._typist.alone() as hand:
+            seen = await self._shell.see_now()
+            cursor = seen.shot.cursor
+            if not is_at_prompt(seen.reading) or cursor is None or self._typist.keyed_at != self._keyed_at:
+                return False
+            rows = [""] * seen.above + [row.text for row in seen.shot.rows]
+            at = cursor[1] + seen.above
+            command = question(self._nonce, cursor[0], seen.size[0])
+            await hand.press(f"{command}\r".encode(), changed(seen.size, rows, range(at, at + 1)))
+            return True
+
+    async def _answer(self) -> Ended:
+        try:
+            async with asyncio.timeout(ANSWER_S):
+                return Ended(await self._told)
+        except TimeoutError:
+            return Ended(None, NO_ANSWER)
+
+
+def question(nonce: str, column: int, columns: int) -> str:
+    """What is typed at *column* (from 0) of a terminal of *columns*; it takes the rows that it fills off the screen.
+
+    A command that ends just at the edge leaves it open in which row the cursor is then: it is made one longer.
+    """
+    columns = max(columns, 1)
+    for blanks in (" ", "  "):
+        for digits in (1, 2, 3):
+            length = len(_question(blanks, nonce, 10 ** (digits - 1)))
+            rows = (column + length) // columns + 1
+            if len(str(rows)) == digits and (column + length) % columns:
+                return _question(blanks, nonce, rows)
+    return _question(" ", nonce, 1)
+
+
+def _question(blanks: str, nonce: str, rows: int) -> str:
+    name, rest = MARKER.decode()[:6], MARKER.decode()[6:]  # so that no echo of it is taken for the answer
+    printed = f"'\\033[{rows}A\\r\\033[J\\033]1337;%s%s;%s\\007'"
+    return f"{blanks}(e=$?;printf {printed} {name} {rest}{nonce} $e;exit $e)"
+
+
+def is_at_prompt(reading: Reading) -> bool:
+    """Whether a shell waits there, and nothing is typed yet."""
+    return reading.state == "idle" and reading.composer is not None and not reading.composer.draft
+
+
+def can_be_asked(argv: Sequence[str]) -> bool:
+    """Whether *argv* starts a shell for somebody who types, of a kind that understands what is asked."""
+    if not argv or PurePath(argv[0]).name.lstrip("-") not in POSIX:
+        return False
+    return all(word.startswith(("-", "+")) and (word.startswith("--") or "c" not in word) for word in argv[1:])
+
+
+def has_terminal(pid: int) -> bool:
+    """Whether process *pid*, a shell, has its terminal to itself. Blocks, shortly."""
+    if sys.platform != "linux":
+        return table().is_back_at_shell(pid) is True
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()
+    except OSError:
+        return False
+    return fields[2] == fields[5]

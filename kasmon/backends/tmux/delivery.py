@@ -1,0 +1,144 @@
+"""A prompt on its way into a pane: typed where it can be, seen to stand there, sent, and seen to be taken.
+
+| where a screen's file knows the box that takes prompts | |
+|---|---|
+| something is asked, history is read, the program has ended | refused at once; `interrupt` leaves the history |
+| the box is not there, or somebody's draft stands in it | looked at again for `PATIENCE_S`, then refused |
+| empty | the text is pasted; Enter follows once all of it is seen there, `ENTER_S` later at the earliest |
+| the same text still there, long after Enter | Enter again, `PRESSES` times in all |
+| the box is empty, or a turn began, in two looks | taken |
+| anything else | lost, with what was seen; nothing is typed again |
+
+Enter goes with a question to tmux (`standing.changed`): it is pressed only while the rows that were read stand there.
+For all other programs the text is pasted and Enter pressed, and the receipt says that nobody saw what became of it.
+"""
+
+import asyncio
+import contextlib
+import math
+from collections.abc import Callable
+from typing import Final, NamedTuple
+
+from kasmon.backends.tmux.brackets import Brackets
+from kasmon.backends.tmux.entry import LINES, LOOK_S, SHOWN, Entry, Typing, Watched, Way, unchanged
+from kasmon.backends.tmux.line import Line
+from kasmon.backends.tmux.typist import Hand, Typist
+from kasmon.clean import outgoing
+from kasmon.errors import (
+    KasmonError,
+    PasteRefusedError,
+    PromptBoxError,
+    ScreenChangedError,
+    SessionBusyError,
+)
+from kasmon.model.command import Prompt
+from kasmon.screens.composer import Composer, inked, stands
+from kasmon.tmux import request as ask
+
+PATIENCE_S: Final = 3.0
+"""How long a box that is not there, or not empty, is waited for."""
+NO_FILE: Final = "nothing verified it: no screen's file knows where this program takes prompts"
+NO_BOX: Final = "nothing verified it: another program may run there"
+NO_INK: Final = "nothing verified it: nothing of it can be seen"
+
+
+class Pane(NamedTuple):
+    """Where it is typed."""
+
+    name: str
+    """The session's, for people."""
+    id: str
+    line: Line
+    typist: Typist
+    brackets: Brackets
+    is_ours: bool
+    """Not in the user's own tmux."""
+
+
+class Delivery:
+    """Carries prompts to one agent, one after the other."""
+
+    def __init__(self, pane: Pane, watched: Watched, clock: Callable[[], float]) -> None:
+        self._pane, self._watched, self._clock = pane, watched, clock
+        self._last, self._last_at = "", math.inf
+        """What was typed last, and when."""
+
+    async def carry(self, prompt: Prompt, typing: Typing) -> str:
+        """Type *prompt* and send it; why nobody saw it taken, empty where somebody did.
+
+        Raises:
+            SessionBusyError: if something is asked, which Enter would answer; or if a person types on.
+            PromptBoxError: if nothing can be typed there now, or somebody's draft stands there.
+            PaneDeadError, PasteRefusedError: if the pane takes nothing now, or not several lines.
+            PromptLostError: if it was typed, and was not seen to be taken.
+            TmuxError: if tmux cannot tell. Nothing was typed but for `PromptLostError`.
+        """
+        until, own = self._clock() + PATIENCE_S, ""
+        while True:
+            async with self._pane.typist.alone() as hand:
+                way = await self._way(prompt)
+                if isinstance(way, Way):
+                    text = self._last = outgoing(await typing.begins())
+                    self._last_at = self._clock()
+                    return await self._entry(hand, way, text, typing).carry()
+                own = await self._cleared(hand, own) if prompt.when == "interrupt" else ""
+            if self._clock() > until:
+                raise way
+            if not own:
+                await asyncio.sleep(LOOK_S)
+
+    def _entry(self, hand: Hand, way: Way, text: str, typing: Typing) -> Entry:
+        return Entry(self._pane.name, self._pane.id, self._watched, self._clock, hand, way, text, typing)
+
+    async def _way(self, prompt: Prompt) -> Way | KasmonError:
+        """How *prompt* can be typed now, or why it cannot, where that may pass by itself."""
+        self._refuse_asking()
+        pane, rule, text = self._pane, self._watched.box_rule, outgoing(prompt.text)
+        facts = await pane.line.ask(ask.screen_facts(pane.id))
+        if facts.in_mode and prompt.when == "interrupt" and pane.is_ours:
+            await pane.line.ask(ask.leave_mode(pane.id))
+        await pane.line.ask(ask.typeable(pane.id))
+        heard = pane.brackets.is_on if facts.bracketed_paste is None else facts.bracketed_paste
+        is_whole = bool(heard) or (rule is not None and rule.brackets)
+        newline = b""
+        if "\n" in text.strip("\n") and not is_whole:
+            newline = rule.newline.encode() if rule is not None else b""
+            if not newline:
+                raise PasteRefusedError(pane.id, LINES)
+        if rule is None:
+            return Way(None, NO_FILE, newline, is_whole)
+        box = (await self._watched.see_now()).reading.composer
+        self._refuse_asking()
+        if box is None and rule.shows_all:
+            return PromptBoxError(pane.name, "its screen shows no box that takes a prompt", hint="Focus the session.")
+        if box is not None and box.draft:
+            return _with_draft(pane.name, box)
+        is_seen = rule.shows_all and bool(inked(text))
+        return Way(rule if is_seen else None, NO_INK if rule.shows_all else NO_BOX, newline, is_whole)
+
+    async def _cleared(self, hand: Hand, own: str) -> str:
+        """Take back what the agent put back into its box when its turn was interrupted, by one key; what that left.
+
+        *own* is what such a key left before, empty for the first one: nothing is taken out but what kasmon typed last,
+        and nobody touched since.
+        """
+        rule, seen = self._watched.box_rule, await self._watched.see_now()
+        box = seen.reading.composer
+        if rule is None or not rule.clear or box is None or not box.draft:
+            return ""
+        is_own = own.startswith(inked(box.draft)) if own else stands(self._last, box, rule)
+        if not is_own or self._pane.typist.keyed_at > self._last_at:
+            return ""
+        with contextlib.suppress(ScreenChangedError):
+            await hand.press(rule.clear.encode(), unchanged(seen, box))
+        await asyncio.sleep(LOOK_S)
+        return inked(box.draft) if own else inked(self._last)
+
+    def _refuse_asking(self) -> None:
+        if self._watched.is_asking:
+            raise SessionBusyError(self._pane.name, "asking")
+
+
+def _with_draft(name: str, box: Composer) -> PromptBoxError:
+    why = f"somebody's draft stands in its box for prompts ({box.draft[:SHOWN]!r})"
+    return PromptBoxError(name, why, hint="Send it or clear it there first.")

@@ -1,0 +1,181 @@
+"""Agents on other machines: started there, shown by ssh in a pane of ours, and living on there when the line is cut.
+
+What the pane's ssh does says nothing of the agent: when it ends, the machine is asked. Where that cannot be, the line
+is lost and the agent is not.
+"""
+
+import asyncio
+import contextlib
+import os
+import re
+import time
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from kasmon.backends.surroundings import given
+from kasmon.backends.tmux.agent import TmuxAgent
+from kasmon.backends.tmux.ending import SCROLLED_BY_DEATH, signal_name
+from kasmon.backends.tmux.hearing import Hearing
+from kasmon.backends.tmux.line import Line
+from kasmon.backends.tmux.witness import Witness
+from kasmon.clean import clean_line
+from kasmon.config.address import folder_of
+from kasmon.errors import KasmonError, LaunchError, RemoteUnreachableError, SessionEndedError
+from kasmon.launch import base_environment
+from kasmon.model.command import Launch, Stop, Wish
+from kasmon.model.event import Event, LineLost, NoticeRaised, SessionEnded, SignalSeen
+from kasmon.model.task import environment
+from kasmon.paths import Places
+from kasmon.tmux import remote
+from kasmon.tmux import request as ask
+from kasmon.tmux.facts import Pane, PaneFacts
+from kasmon.tmux.identity import Process
+from kasmon.tmux.ready import LIMIT_S, saw_marker
+from kasmon.tmux.remote import Machine, Started
+from kasmon.tmux.request import Lines
+
+LONGEST_MARKER: Final = 128
+SEARCHED: Final = 500
+"""So many lines that scrolled away are searched for a marker that was not heard."""
+SAYS: Final = re.compile(
+    r"(?:Timeout, server|Connection (?:to|closed|reset)|client_loop|ssh: |Read from remote|kex_|Host key|packet_"
+    r"|[^ ]+: Permission denied|\[(?:detached|lost|server|terminated|too))"
+)
+"""How the lines begin that ssh, or the tmux there, leaves on a pane when it ends."""
+
+
+class RemoteAgent(TmuxAgent):
+    """The agent that *launch* describes, on *machine*; its pane shows it, once the marker of *nonce* was printed."""
+
+    def __init__(
+        self,
+        machine: Machine,
+        nonce: str,
+        launch: Launch,
+        line: Line,
+        pane: Pane | PaneFacts,
+        process: Process | None,
+        hearing: Hearing,
+        witness: Callable[[Callable[[Event], None]], Witness],
+    ) -> None:
+        self._machine, self._nonce = machine, nonce
+        self._tail = b""
+        self._connected = asyncio.Event()
+        super().__init__(launch, line, pane, process, hearing, witness)
+
+    async def until_connected(self) -> None:
+        """Say that it is ready once its pane shows it, or that this takes long; return at its end too."""
+        over = [asyncio.create_task(event.wait()) for event in (self._connected, self._ended)]
+        await asyncio.wait(over, timeout=LIMIT_S, return_when=asyncio.FIRST_COMPLETED)
+        for task in over:
+            task.cancel()
+        if self._connected.is_set():
+            self.ready()
+        elif not self.has_ended:
+            self.say(SignalSeen(at=time.time(), source="launch", value="late"))
+            text = f"{self._machine.host!r} did not connect within {LIMIT_S:g} s."
+            self.say(NoticeRaised(at=time.time(), text=text, level="warning"))
+
+    async def send(self, wish: Wish, /) -> None:
+        """As `TmuxAgent.send`; a stop goes to the other machine.
+
+        Raises:
+            RemoteUnreachableError: if that cannot be told.
+        """
+        if isinstance(wish, Stop):
+            if self.has_ended:
+                raise SessionEndedError(self._launch.session)
+            await self._end_there(wish.grace_s)
+            self._why = self._why or "stopped"
+        else:
+            await super().send(wish)
+
+    def printed(self, data: bytes) -> None:
+        super().printed(data)
+        if self._connected.is_set() or not self._nonce:
+            return
+        if not data:  # something was not heard
+            self._line.submit(ask.capture(self.pane, start=-SEARCHED, ansi=False), self._find_marker)
+            return
+        self._tail += data
+        self._find_marker(self._tail.splitlines())
+        self._tail = self._tail[-LONGEST_MARKER:]
+
+    def _find_marker(self, rows: Lines | KasmonError) -> None:
+        if not isinstance(rows, KasmonError) and saw_marker(rows, self._nonce):
+            self._connected.set()
+
+    async def _is_at_prompt(self) -> bool:
+        return False  # a shell elsewhere is asked nothing: nobody here sees whether it has its terminal
+
+    async def _bury(self, status: int | None, number: int | None) -> None:
+        if number is not None or status in (None, remote.LOST):
+            self._cut(await self._said() or (f"ssh was ended by {signal_name(number)}" if number else "ssh ended"))
+            return
+        try:
+            answer = await asyncio.to_thread(
+                remote.state, self._machine, self._launch.session, ssh_environment(), tidy=True
+            )
+        except RemoteUnreachableError as error:
+            self._cut(error.why)
+            return
+        if answer.state == "runs":
+            self._cut(await self._said() or "the pane's connection ended")
+        elif answer.state == "gone":
+            why = self._why or f"it is not there any more on {self._machine.host!r}, and how it ended is not known"
+            self._end(SessionEnded(at=time.time(), why=why))
+        else:
+            ended = SessionEnded(
+                at=time.time(), exit_code=answer.exit_code, signal=signal_name(answer.signal), why=self._why
+            )
+            self._end(ended)
+
+    def _cut(self, why: str) -> None:
+        self._end(LineLost(at=time.time(), what="remote line", why=why))
+
+    async def _said(self) -> str:
+        """What ssh says of its end, if it stands on the pane."""
+        rows: list[bytes] = []
+        with contextlib.suppress(KasmonError):
+            rows = await self._line.ask(ask.capture(self.pane, start=SCROLLED_BY_DEATH, ansi=False))
+        lines = [clean_line(row.decode("utf-8", "replace")).strip() for row in rows]
+        return next((line.rstrip(".") for line in reversed(lines) if SAYS.match(line)), "")
+
+    def _stop(self, why: str, grace_s: float) -> None:
+        self._why = self._why or why
+
+        async def stop() -> None:
+            with contextlib.suppress(KasmonError):
+                await self._end_there(grace_s)
+
+        self._spawn(stop())
+
+    async def _end_there(self, grace_s: float) -> None:
+        await asyncio.to_thread(remote.stop, self._machine, self._launch.session, grace_s, ssh_environment())
+
+
+def begin_there(machine: Machine, launch: Launch, where: Places, history_lines: int) -> None:
+    """Start the agent of *launch* there, unless it runs. Blocks.
+
+    Of variables it gets its session's own and its place in kasmon, and none of this machine's.
+
+    Raises:
+        RemoteUnreachableError: if there is no connection.
+        LaunchError: if it cannot be started there.
+    """
+    wanted = Started(
+        session=launch.session,
+        argv=launch.argv,
+        folder=folder_of(launch.machine, launch.workdir),
+        variables=given(where, launch.session) | environment(launch),
+        history_lines=history_lines,
+    )
+    try:
+        remote.start(machine, wanted, ssh_environment())
+    except ValueError as error:
+        raise LaunchError(f"session {launch.name!r} cannot be started: {error}.") from error
+
+
+def ssh_environment(around: Mapping[str, str] = os.environ) -> dict[str, str]:
+    """What ssh gets of our variables: where its agent, its config and its programs are."""
+    return base_environment(dict(around))
