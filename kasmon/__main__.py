@@ -31,7 +31,11 @@ def main() -> int:
 
 
 def host(arguments: Sequence[str]) -> int:
-    """Be a host process: of one structured session, or of all sessions in tmux."""
+    """Be a host process: of one structured session, of all sessions in tmux, or of a plan."""
+    if arguments[:1] == ["--plan"]:
+        from kasmon.supervisor.plans import runner
+
+        return runner.main(list(arguments[1:]))
     if list(arguments) == ["--tmux"]:
         from kasmon.host import terminals
 

@@ -21,6 +21,18 @@ WRITTEN_S: Final = 2.0
 """How long an answer to a client waits for the log. A full disk does not take live control away: it goes on then."""
 
 
+async def must_be_a_person(pen: Pen, peer_pid: int, *, is_agents: bool) -> None:
+    """Nothing, unless process *peer_pid* belongs to an agent, or says so.
+
+    Raises:
+        RefusedError: if it does.
+    """
+    pid = pen.session.pid
+    agents = {pid} if pid and pid != os.getpid() else set()
+    if is_agents or await asyncio.to_thread(is_agents_own, peer_pid, agents):
+        raise RefusedError("an agent cannot answer requests.", hint="Answer from a terminal of your own.")
+
+
 class Answers:
     """The answers to one agent's requests, one after the other: of two to the same request exactly one wins."""
 
@@ -36,10 +48,7 @@ class Answers:
             RefusedError: if an agent sent it, or it is not what its request takes; nothing was sent then.
             KasmonError: if a rule could not be kept, or the agent could not be told.
         """
-        pid = self._pen.session.pid
-        agents = {pid} if pid and pid != os.getpid() else set()
-        if is_agents or await asyncio.to_thread(is_agents_own, peer_pid, agents):
-            raise RefusedError("an agent cannot answer requests.", hint="Answer from a terminal of your own.")
+        await must_be_a_person(self._pen, peer_pid, is_agents=is_agents)
         async with self._turn:
             taken = await self._taken(answer, await asyncio.to_thread(seat, peer_pid))
         if taken is not None:

@@ -1,6 +1,7 @@
 """What the agent asks, between its own ids and the log's: each request is answered once, and only as it was shown."""
 
 import time
+from collections.abc import Mapping
 from typing import NamedTuple
 
 import msgspec
@@ -41,9 +42,11 @@ class Open(NamedTuple):
 class Asks:
     """The requests of one agent. Backends name them as they like; in the log they are `<session>-<n>`."""
 
-    def __init__(self, pen: Pen, policy: Policy) -> None:
+    def __init__(self, pen: Pen, policy: Policy, told: Mapping[Decision, Decision] = ONCE) -> None:
+        """*told*: what the agent is told in the place of a decision."""
         self._pen = pen
         self._policy = policy
+        self._told = told
         self._asked: dict[RequestId, Request] = {}
         """Our id of each open request -> the request as the agent gave it."""
 
@@ -118,10 +121,13 @@ class Asks:
             durable=True,
         )
         self.forget_closed()
-        told = ONCE.get(answer.decision, answer.decision)
-        return Taken(
-            msgspec.structs.replace(answer, request=asked.id, digest=asked.digest or answer.digest, decision=told),
-            asked,
+        return Taken(self.as_told(answer, asked), asked)
+
+    def as_told(self, answer: Answer, asked: Request) -> Answer:
+        """*answer* as the agent is told it, to the request that it gave as *asked*."""
+        decision = self._told.get(answer.decision, answer.decision)
+        return msgspec.structs.replace(
+            answer, request=asked.id, digest=asked.digest or answer.digest, decision=decision
         )
 
     def ours(self, theirs: RequestId) -> Request | None:

@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 import os
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 import msgspec
@@ -16,14 +16,14 @@ from kasmon.boot import boot
 from kasmon.errors import KasmonError, RefusedError, SessionEndedError
 from kasmon.host.alive import HostLock, is_running, started_at
 from kasmon.host.book import Book, wanted
-from kasmon.host.onscreen import screen_asks
+from kasmon.host.onscreen import ScreenAnswers, screen_asks
 from kasmon.host.pen import Pen
 from kasmon.host.said import said
 from kasmon.host.secret import secrets_in
 from kasmon.host.typed import TypedPrompts
 from kasmon.host.vigil import Vigil
 from kasmon.host.wire import Say
-from kasmon.model.command import Launch, Prompt, Receipt, Requeue, Wish
+from kasmon.model.command import Answer, Launch, Prompt, Receipt, Requeue, Wish
 from kasmon.model.event import Event, LineFound, LineLost, SessionEnded, SessionStarted, SignalSeen
 from kasmon.model.permission import SessionId
 from kasmon.model.state import SessionState
@@ -41,11 +41,22 @@ LAST_WORDS_S: Final = 30.0
 class Life:
     """An agent with its host's lock on the session, its pen and its prompts. Over when the agent is, or let go."""
 
-    def __init__(self, launch: Launch, lock: HostLock, pen: Pen, agent: TmuxAgent) -> None:
+    def __init__(
+        self,
+        launch: Launch,
+        lock: HostLock,
+        pen: Pen,
+        agent: TmuxAgent,
+        on_cut: Callable[[Launch], None] = lambda _: None,
+    ) -> None:
+        """*on_cut* is called when it is over and its agent may live on another machine."""
         self.agent = agent
-        self.prompts = TypedPrompts(pen, agent.send)
+        self.prompts = TypedPrompts(pen, agent)
         self.asks = screen_asks(pen, launch)
         """What stands on its screen and wants an answer."""
+        self._on_cut = on_cut
+        self._is_cut = False
+        self._answers = ScreenAnswers(pen, self.asks, agent)
         self._launch = launch
         self._lock = lock
         self._pen = pen
@@ -57,36 +68,59 @@ class Life:
 
     @classmethod
     async def start(
-        cls, places: Places, backend: TmuxBackend, session: SessionId, variables: Mapping[str, str]
+        cls,
+        places: Places,
+        backend: TmuxBackend,
+        session: SessionId,
+        variables: Mapping[str, str],
+        *,
+        again: bool = True,
+        on_cut: Callable[[Launch], None] = lambda _: None,
     ) -> "Life":
         """Start the agent as the session's `launch.json` says; its start stands in the log when this returns.
 
-        *variables*: of whoever wants it, see `TmuxBackend.open`.
+        One on another machine that was lost and runs on is found again instead.
+
+        Args:
+            variables: of whoever wants it, see `TmuxBackend.open`.
+            again: whether one that was lost, and does not run any more, is started again.
+            on_cut: see `Life`.
 
         Raises:
             RefusedError: if another host has the session, or its agent runs.
             LaunchError, TmuxError: if it cannot be started; the log says so too.
+            RemoteUnreachableError: if its machine is not reached.
         """
         launch = await asyncio.to_thread(wanted, places, session)
         lock, pen = await _opened(places, session, secret_values(variables))
         generation = max(launch.generation, pen.session.generation + 1)
         is_first = not pen.session.generation and not pen.session.receipts_counted
+        may_live_on = bool(launch.machine) and pen.session.state is SessionState.LOST
         try:
-            agent = await backend.open(msgspec.structs.replace(launch, generation=generation), variables)
+            lives_on = may_live_on and (not again or await backend.is_alive(launch))
+            launch = msgspec.structs.replace(launch, generation=pen.session.generation if lives_on else generation)
+            agent = await backend.open(launch, variables, lives_on=lives_on)
         except BaseException as error:
-            if isinstance(error, KasmonError) and not isinstance(error, RefusedError):
+            if isinstance(error, KasmonError) and not isinstance(error, RefusedError) and not may_live_on:
                 pen.note(SessionEnded(at=time.time(), why=str(error), never_began=True))
             await _closed(lock, pen, WRITTEN_S)
             raise
-        life = cls(launch, lock, pen, agent)
-        if generation == 1 and is_first and launch.prompt.strip():
+        life = cls(launch, lock, pen, agent, on_cut)
+        if launch.generation == 1 and is_first and launch.prompt.strip():
             life.prompts.first(Prompt(text=launch.prompt, by="user" if launch.wave is None else "wave"))
         await life._begun.wait()
         await pen.written(WRITTEN_S)
         return life
 
     @classmethod
-    async def found(cls, places: Places, backend: TmuxBackend, launch: Launch, facts: PaneFacts) -> "Life":
+    async def found(
+        cls,
+        places: Places,
+        backend: TmuxBackend,
+        launch: Launch,
+        facts: PaneFacts,
+        on_cut: Callable[[Launch], None] = lambda _: None,
+    ) -> "Life":
         """Go on with the agent in the pane of *facts*, which a host before us started and left.
 
         Raises:
@@ -96,7 +130,7 @@ class Life:
         now = pen.session
         launch = msgspec.structs.replace(launch, generation=max(now.generation, 1))
         agent = await backend.found(launch, facts, now.signals)
-        life = cls(launch, lock, pen, agent)
+        life = cls(launch, lock, pen, agent, on_cut)
         life.asks.void(ANEW, time.time())  # the first look opens again what still stands there
         if now.state is SessionState.LOST:
             pen.note(LineFound(at=time.time()))
@@ -111,16 +145,16 @@ class Life:
             agent.found(facts)
         elif is_same and any(signal.source == "launch" for signal in now.signals):
             await life.prompts.begin(agent.has_word)
-        elif facts.ready:
+        elif facts.ready or launch.machine:  # one elsewhere is connected by now, or is lost soon
             agent.ready()
         return life
 
-    async def do(self, wish: Wish | Requeue) -> Receipt | None:
-        """Carry *wish* to the agent; the receipt of a prompt.
+    async def do(self, wish: Wish | Requeue, peer_pid: int = 0, *, is_agents: bool = False) -> Receipt | None:
+        """Carry *wish* of process *peer_pid* to the agent; the receipt of a prompt. *is_agents*: an agent sent it.
 
         Raises:
             SessionEndedError: if it has ended.
-            KasmonError: what `TmuxAgent.send` and `Prompts.take` say.
+            KasmonError: what `TmuxAgent.send`, `Prompts.take` and `ScreenAnswers.carry` say.
         """
         if self.agent.has_ended:
             raise SessionEndedError(self._launch.session)
@@ -129,7 +163,10 @@ class Life:
                 return await self.prompts.take(wish)
             if isinstance(wish, Requeue):
                 return self.prompts.requeue(wish)
-            await self.agent.send(wish)
+            if isinstance(wish, Answer):
+                await self._answers.carry(wish, peer_pid, is_agents=is_agents)
+            else:
+                await self.agent.send(wish)
             return None
         finally:
             await self._pen.written(WRITTEN_S)
@@ -172,25 +209,30 @@ class Life:
                     task.cancel()
             await self.prompts.aclose()
             await _closed(self._lock, self._pen, self._last_words_s)
+        if self._is_cut:
+            self._on_cut(self._launch)
 
     async def _heard(self, event: Event) -> None:
-        if isinstance(event, SessionStarted):
+        if isinstance(event, SessionStarted | LineFound):
             since = await asyncio.to_thread(started_at, event.pid) if event.pid else None
             of_boot = await asyncio.to_thread(boot)
-            event = msgspec.structs.replace(event, pid_started=since, pid_boot=of_boot, host_pid=os.getpid())
+            event = msgspec.structs.replace(event, pid_started=since, pid_boot=of_boot)
+            if isinstance(event, SessionStarted):
+                event = msgspec.structs.replace(event, host_pid=os.getpid())
         known = self.asks.heard(event)
         if known is None:
             return
         self._pen.note(known)
         self.asks.forget_closed()
         match event:
-            case SessionStarted():
+            case SessionStarted() | LineFound():
                 self._begun.set()
             case SignalSeen(source="launch"):
-                self._settling = asyncio.create_task(self.prompts.settle(self.agent))
+                self._settling = asyncio.create_task(self.prompts.settle())
             case SignalSeen():
                 self.prompts.reported(event)
             case SessionEnded() | LineLost():
+                self._is_cut = isinstance(event, LineLost) and bool(self._launch.machine)
                 self.prompts.end()
                 self.prompts.heard(event)
             case _:

@@ -105,7 +105,7 @@ class HostLink:
                 answered = await answer
         except TimeoutError as error:
             raise TimedOutError(
-                f"the host {self._name!r} did not answer within {limit_s:g} s.",
+                f"the host {self._name!r} did not answer within {round(limit_s, 2):g} s.",
                 hint="It is not known whether it was done.",
             ) from error
         finally:

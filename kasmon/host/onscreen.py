@@ -1,10 +1,25 @@
-"""The requests that stand on an agent's screen: what the menu offers is what they take, nothing is added to it."""
+"""What stands on an agent's screen and wants an answer: what the menu offers is what it takes, nothing is added to it.
 
+An answer is written down when the request is gone from the screen, and not before: the log says what was done. So it
+is the key that makes an answer, and a host that dies between the two leaves the request withdrawn, without an answer.
+"""
+
+import asyncio
+import time
+from typing import Final, Protocol
+
+from kasmon.errors import KasmonError, PromptChangedError, RefusedError
+from kasmon.host.answers import must_be_a_person
 from kasmon.host.asks import Asks
+from kasmon.host.peer import seat
 from kasmon.host.pen import Pen
 from kasmon.host.policy import Policy
-from kasmon.model.command import Launch
-from kasmon.model.permission import Request
+from kasmon.model.command import Answer, Launch, Wish
+from kasmon.model.event import NoticeRaised
+from kasmon.model.permission import Decision, Request
+
+WRITTEN_S: Final = 2.0
+"""How long an answer to a client waits for the log. A full disk does not take live control away: it goes on then."""
 
 
 class AsShown(Policy):
@@ -15,6 +30,54 @@ class AsShown(Policy):
         return request
 
 
+class Told(Protocol):
+    """The agent in its terminal."""
+
+    async def send(self, wish: Wish, /) -> None: ...
+
+
 def screen_asks(pen: Pen, launch: Launch) -> Asks:
-    """The requests of the agent of *launch*, which is in a terminal."""
-    return Asks(pen, AsShown(pen.book.places, launch))
+    """The requests of the agent of *launch*, which is in a terminal; "always" is its own menu's."""
+    return Asks(pen, AsShown(pen.book.places, launch), told={})
+
+
+class ScreenAnswers:
+    """The answers to one terminal agent's requests, one after the other: of two to one request exactly one is given."""
+
+    def __init__(self, pen: Pen, asks: Asks, agent: Told) -> None:
+        self._pen, self._asks, self._agent = pen, asks, agent
+        self._turn = asyncio.Lock()
+
+    async def carry(self, answer: Answer, peer_pid: int, *, is_agents: bool) -> None:
+        """Take *answer*, which process *peer_pid* sent, to the screen.
+
+        Raises:
+            RefusedError: if an agent sent it, or it is not what its request takes, or the prompt changed; nothing was
+                sent then.
+            KasmonError: if it is not known whether the agent has it.
+        """
+        await must_be_a_person(self._pen, peer_pid, is_agents=is_agents)
+        who = await asyncio.to_thread(seat, peer_pid)
+        async with self._turn:
+            request, asked = self._asks.checked(answer)
+            if answer.decision is not Decision.LATER:
+                await self._tell(answer, asked)
+            if self._pen.session.open_request(request.id) is not None:
+                self._asks.take(answer, who=who)
+        await self._pen.written(WRITTEN_S)
+
+    async def _tell(self, answer: Answer, asked: Request) -> None:
+        try:
+            await self._agent.send(self._asks.as_told(answer, asked))
+        except PromptChangedError as error:
+            raise PromptChangedError(answer.request) from error
+        except RefusedError:
+            raise
+        except KasmonError as error:
+            why = error.message.replace(str(asked.id), str(answer.request))
+            self._pen.note(
+                NoticeRaised(
+                    at=time.time(), level="error", text=f"It is not known whether the agent has the answer: {why}"
+                )
+            )
+            raise

@@ -115,8 +115,10 @@ class Policy:
 def project_of(workdir: str) -> str:
     """The folder that counts as the project of *workdir*: the nearest one above it that is under git, else itself.
 
-    What cannot be a folder at all is its own project.
+    What cannot be a folder at all, or is one of another machine, is its own project.
     """
+    if not Path(workdir).is_absolute():
+        return workdir
     try:
         here = Path(workdir).resolve()
         return str(next((folder for folder in (here, *here.parents) if (folder / ".git").exists()), here))

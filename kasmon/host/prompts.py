@@ -76,8 +76,7 @@ class Prompts:
             if prompt.when == "interrupt" and self.state is not SessionState.IDLE:
                 await self._interrupt()
             try:
-                receipt = self._receipt(self._pen.session.next_receipt(), prompt, R.TYPED)
-                return await self._hand_over(receipt, prompt, is_new=True)
+                return await self._hand_over(prompt)
             finally:
                 self._changed.set()
 
@@ -155,9 +154,8 @@ class Prompts:
                     waiting = self._in(R.QUEUED)
                     if not waiting or self.state is not SessionState.IDLE:
                         break
-                    prompt = self._prompt(waiting[0].id)
                     try:
-                        await self._hand_over(self._stepped(waiting[0], R.TYPED), prompt, is_new=False)
+                        await self._hand_over(self._prompt(waiting[0].id), waiting[0])
                     except KasmonError:
                         continue  # its receipt says so
 
@@ -178,9 +176,14 @@ class Prompts:
         finally:
             self._changed.set()
 
-    async def _hand_over(self, receipt: Receipt, prompt: Prompt, *, is_new: bool) -> Receipt:
+    async def _hand_over(self, prompt: Prompt, waiting: Receipt | None = None) -> Receipt:
+        """Give *prompt*, new or that of the receipt *waiting*, to the agent; its receipt then.
+
+        Raises:
+            KasmonError: if it did not take it; the receipt says so too.
+        """
         was_idle = self.state is SessionState.IDLE
-        self._move(receipt, prompt if is_new else None)
+        receipt = self._typed(prompt, waiting)
         try:
             await self._give(prompt)
         except TimedOutError as error:
@@ -191,9 +194,20 @@ class Prompts:
         except KasmonError as error:
             self._step(self._now(receipt), R.REFUSED, error.message)
             raise
+        return self._submitted(receipt, was_idle=was_idle)
+
+    def _typed(self, prompt: Prompt, waiting: Receipt | None, reason: str = "") -> Receipt:
+        """The receipt of *prompt*, new or *waiting* until now, which is being handed over from here on."""
+        if waiting is not None:
+            return self._step(waiting, R.TYPED, reason)
+        receipt = self._receipt(self._pen.session.next_receipt(), prompt, R.TYPED)
+        return self._move(msgspec.structs.replace(receipt, reason=reason), prompt)
+
+    def _submitted(self, receipt: Receipt, reason: str = "", *, was_idle: bool) -> Receipt:
+        """The receipt after the agent took the prompt."""
         now = self._now(receipt)
         if now.state is R.TYPED:
-            now = self._step(now, R.SUBMITTED)
+            now = self._step(now, R.SUBMITTED, reason)
             if was_idle and self.state is SessionState.IDLE:
                 self._expect()
         return now
@@ -203,7 +217,11 @@ class Prompts:
         return self.state is SessionState.IDLE and not waits and self._expecting is None and not self._handing.locked()
 
     def _expect(self) -> None:
-        self._expecting = asyncio.get_running_loop().call_later(BEGIN_S, self._begun)
+        self._expecting = asyncio.get_running_loop().call_later(BEGIN_S, self._expected)
+
+    def _expected(self) -> None:
+        """No turn began in time."""
+        self._begun()
 
     def _begun(self) -> None:
         if self._expecting is not None:

@@ -4,7 +4,7 @@ import os
 import subprocess
 import sys
 import threading
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from kasmon.backends.surroundings import secret_values
@@ -35,11 +35,27 @@ def spawn(places: Places, session: SessionId | None, since: Cursor | None = None
     Raises:
         OSError: if no process could be started.
     """
-    places.make()
     log = places.host_log(session) if session else places.tmux_host_log
     what = [session, *([] if since is None else ["--since", str(since)])] if session else ["--tmux"]
+    return _detached(places, what, log, keeps=bool(session))
+
+
+def spawn_runner(places: Places, plan: str) -> subprocess.Popen[bytes]:
+    """Start the process that runs *plan*, detached; it passes what is ours of the environment on to its agents.
+
+    Several at once do no harm: one takes the lock, the others leave.
+
+    Raises:
+        OSError: if no process could be started.
+    """
+    return _detached(places, ["--plan", plan], places.plan(plan) / "host.log", keeps=True)
+
+
+def _detached(places: Places, what: Sequence[str], log: Path, *, keeps: bool) -> subprocess.Popen[bytes]:
+    """`kasmon host` with the arguments *what*; with *keeps* it has all our variables, most of them in memory only."""
+    places.make()
     shown, kept = surroundings(places, os.environ)
-    with opened(log) as output, handed(places, kept if session else {}) as given:
+    with opened(log) as output, handed(places, kept if keeps else {}) as given:
         child = subprocess.Popen(
             [sys.executable, "-P", "-m", "kasmon", "host", *what],
             stdin=given,

@@ -6,12 +6,19 @@ from collections.abc import Mapping
 from kasmon.backends.tmux import TmuxBackend
 from kasmon.backends.tmux.adopted import AdoptedBackend
 from kasmon.clean import clean_line
-from kasmon.errors import RefusedError, SessionBusyError, SessionEndedError, UnavailableError
+from kasmon.errors import (
+    RefusedError,
+    SessionBusyError,
+    SessionEndedError,
+    TmuxCommandError,
+    UnavailableError,
+)
 from kasmon.host import own_log
 from kasmon.host.camera import Camera
 from kasmon.host.connection import Connection
 from kasmon.host.life import Life
 from kasmon.host.reading import lines, wanted
+from kasmon.host.reconnect import Search
 from kasmon.host.view import View
 from kasmon.host.window import Window
 from kasmon.host.wire import Blur, Focus, Keys, Look, PaneSeen, Paste, Read, Say, Scroll, Text, Unwatch, Watch
@@ -39,7 +46,10 @@ class Tenant:
         self._camera: Camera | None = None
         self._window: Window | None = None
         self._views: dict[Connection, View] = {}
-        self._is_starting = False
+        self._is_starting = self._has_lost_pane = False
+        self._settled = asyncio.Event()
+        self._search = Search(backend.is_alive, self._attach)
+        """For its agent, while that is lost and lives on another machine."""
 
     @property
     def backend(self) -> TmuxBackend:
@@ -58,6 +68,11 @@ class Tenant:
         """Whether its agent runs, or begins to."""
         return self._is_starting or (self._life is not None and not self._life.agent.has_ended)
 
+    @property
+    def is_needed(self) -> bool:
+        """Whether its host has something to do for it."""
+        return self.is_alive or self._search.is_on
+
     # -- its agent
 
     async def start(self, variables: Mapping[str, str]) -> None:
@@ -69,13 +84,37 @@ class Tenant:
         """
         if self.is_alive:
             raise RefusedError(f"session {self.session!r} runs already.", hint="Stop it first.")
-        self._is_starting = True
+        lost = self._search.stop()
+        try:
+            await self._start(variables, again=True)
+        except UnavailableError:
+            if lost is not None:
+                self.reach(lost)
+            raise
+
+    async def _start(self, variables: Mapping[str, str], *, again: bool) -> None:
+        self._is_starting, self._has_lost_pane = True, False
+        self._settled.clear()
         try:
             if self._life is not None:
                 await self._life.over()
-            self._live(await Life.start(self._places, self._backend, self.session, variables))
+            here, backend, session = self._places, self._backend, self.session
+            self._live(await Life.start(here, backend, session, variables, again=again, on_cut=self.reach))
+        except BaseException:
+            if self._has_lost_pane:
+                self.vacate(NO_PANE)
+            raise
         finally:
             self._is_starting = False
+            self._settled.set()
+
+    def reach(self, launch: Launch) -> None:
+        """Try from now on to find its agent again, which lives on another machine."""
+        self._search.begin(launch)
+
+    async def _attach(self) -> None:
+        if not self.is_alive:
+            await self._start({}, again=False)
 
     async def take_over(self, launch: Launch, facts: PaneFacts) -> None:
         """Go on with its agent, which runs or died in the pane of *facts* under a host before us.
@@ -83,7 +122,7 @@ class Tenant:
         Raises:
             RefusedError: if another host has it.
         """
-        self._live(await Life.found(self._places, self._backend, launch, facts))
+        self._live(await Life.found(self._places, self._backend, launch, facts, self.reach))
 
     def lost(self, why: str) -> None:
         """The tmux server is gone."""
@@ -93,16 +132,17 @@ class Tenant:
 
     async def let_go(self) -> None:
         """Leave everything as it is. Idempotent."""
+        self._search.stop()
         for view in self._views.values():
             view.close()
         if self._life is not None:
             await self._life.let_go()
 
-    async def do(self, wish: Wish | Requeue) -> Receipt | None:
-        """Carry *wish* to its agent; see `Life.do`."""
+    async def do(self, wish: Wish | Requeue, sender: Connection) -> Receipt | None:
+        """Carry *wish* of *sender* to its agent; see `Life.do`."""
         if self._life is None:
             raise SessionEndedError(self.session)
-        return await self._life.do(wish)
+        return await self._life.do(wish, sender.peer_pid, is_agents=sender.as_agent)
 
     async def say(self, frame: Say) -> None:
         """Note how its agent says that it stands; see `Life.say`."""
@@ -122,17 +162,26 @@ class Tenant:
         if self._camera is not None and self._camera.pane == pane:
             self._camera.renew()
             return
-        self.vacate(NO_PANE)
-        self._camera = Camera(self._backend.line, pane)
-        self._camera.on_closed = lambda: self.vacate(NO_PANE)
+        before, self._camera = self._camera, Camera(self._backend.line, pane)
+        self._camera.on_closed = self._pane_closed
+        for view in self._views.values():
+            view.look(self._camera)  # before the old one is closed: nobody is told that there is none
+        self._vacate(before, NO_PANE)
         if self._backend.owns:
             self._window = Window(self._backend.line, window, self._camera.renew)
-        for view in self._views.values():
-            view.look(self._camera)
+
+    def _pane_closed(self) -> None:
+        """Its pane is gone; while it is started, another one comes in its place."""
+        self._has_lost_pane = True
+        if not self._is_starting:
+            self.vacate(NO_PANE)
 
     def vacate(self, why: str) -> None:
         """It has no pane any more. Idempotent."""
         camera, self._camera = self._camera, None
+        self._vacate(camera, why)
+
+    def _vacate(self, camera: Camera | None, why: str) -> None:
         if self._window is not None:
             self._window.close()
             self._window = None
@@ -145,7 +194,13 @@ class Tenant:
         Raises:
             UnavailableError: if it has none.
         """
-        captured = await self._backend.line.ask(wanted(self._pane(), read))
+        try:
+            captured = await self._backend.line.ask(wanted(self._pane(), read))
+        except TmuxCommandError:
+            if not self._is_starting:
+                raise
+            await self._settled.wait()  # in this moment it gets another pane
+            captured = await self._backend.line.ask(wanted(self._pane(), read))
         return Text(n=read.n, lines=await asyncio.to_thread(lines, captured, read))
 
     async def look(self, look: Look) -> PaneSeen:
@@ -171,6 +226,7 @@ class Tenant:
             window=facts.window_id,
             clients=facts.attached,
             attach=("env", "-u", "TMUX", *attach),
+            agent_version="" if self._life is None else self._life.agent.witness.version,
         )
 
     async def rename(self, name: str) -> None:
@@ -183,9 +239,16 @@ class Tenant:
 
         Raises:
             SessionBusyError: if it runs.
+            RefusedError: if it was lost, and runs on another machine.
         """
         if self.is_alive and self._backend.owns:
             raise SessionBusyError(self.session, "running")
+        if (sought := self._search.stop()) is not None and await self._search.finds(sought):
+            self.reach(sought)
+            raise RefusedError(
+                f"the agent of session {self.session!r} runs on {sought.machine!r}.",
+                hint=f"`kasmon restart {self.session}` connects again; then stop it.",
+            )
         if self.is_alive and self._life is not None:
             self._life.agent.give_up()
             await self._life.over()

@@ -88,7 +88,7 @@ class Terminals:
         self._clock = clock
         self._idleness = Idleness(idle_s, clock())
         config = config or Config()
-        self._backend = TmuxBackend(here, config.tmux)
+        self._backend = TmuxBackend(here, config.tmux, config.remote)
         self._foreigners = Foreigners(here, config.tmux, self._lost_foreign)
         self._stuck = limits_of(config.limits)
         self._tenants: dict[SessionId, Tenant] = {}
@@ -124,7 +124,7 @@ class Terminals:
                 async with asyncio.timeout(self._idle_s / LOOKS):
                     await self._told_to_end.wait()
             await self._tidy_foreigners()
-            is_needed = server.is_busy or any(tenant.is_alive for tenant in self._tenants.values())
+            is_needed = server.is_busy or any(tenant.is_needed for tenant in self._tenants.values())
             if self._idleness.is_over(is_needed, self._clock()):
                 return
 
@@ -146,7 +146,11 @@ class Terminals:
                 await self._take_over_adopted(left)
                 continue
             session, facts = left.launch.session, panes.get(left.launch.session)
-            match fate(left.session, facts, began, of_boot):
+            fated = fate(left.session, facts, began, of_boot)
+            if left.launch.machine and fated is not Fate.FOUND:
+                await self._take_over_elsewhere(left, facts)
+                continue
+            match fated:
                 case Fate.FOUND:
                     assert facts is not None
                     with contextlib.suppress(RefusedError):
@@ -177,6 +181,19 @@ class Terminals:
             return
         with contextlib.suppress(RefusedError):
             await self._tenant(launch.session, launch).take_over(launch, facts)
+
+    async def _take_over_elsewhere(self, left: Left, facts: PaneFacts | None) -> None:
+        """Find an agent again that lives on another machine, whatever became of its pane here."""
+        launch, now = left.launch, left.session
+        tenant = self._tenant(launch.session)
+        if facts is not None:
+            tenant.settle(facts.pane_id, facts.window_id)
+        if not now.generation or now.state is SessionState.ENDED:
+            return
+        if now.state is not SessionState.LOST:
+            why = "its pane here ended while no host ran"
+            await write_off(self._places, launch.session, LineLost(at=time.time(), what="remote line", why=why))
+        tenant.reach(launch)
 
     async def _tidy_foreigners(self) -> None:
         needed = [tenant.backend for tenant in self._tenants.values() if tenant.is_alive]
@@ -227,7 +244,7 @@ class Terminals:
                 self.end()
                 return Done(n=frame.n)
             case _:
-                return self._answer(frame)
+                return self._answer(connection, frame)
         return None
 
     def _show(
@@ -248,11 +265,11 @@ class Terminals:
 
         return show()
 
-    async def _answer(self, frame: Do | Start | Forget | Rename | Say | Read | Look) -> Frame:
+    async def _answer(self, connection: Connection, frame: Do | Start | Forget | Rename | Say | Read | Look) -> Frame:
         tenant = await self._found(frame.session)
         match frame:
             case Do(wish=wish):
-                return Done(n=frame.n, receipt=await tenant.do(wish))
+                return Done(n=frame.n, receipt=await tenant.do(wish, connection))
             case Start(variables=variables):
                 await tenant.start(decoded(variables))
             case Forget():

@@ -1,32 +1,41 @@
-"""Prompts for an agent in a terminal: typed once it reads, and held back where nobody can tell that it is idle."""
+"""Prompts for an agent in a terminal: typed once it reads, and held back where nobody can tell that it is idle.
+
+A receipt is `typed` from the moment before the first character, with a reason until the text was seen to stand there;
+`submitted` when Enter was seen to be taken, with a reason where nobody could see that. What could not be typed for a
+cause that may pass waits on, if it waited before, with the cause; what was typed and not seen to be taken is `lost`.
+"""
 
 import asyncio
 import contextlib
-import math
 import time
-from collections.abc import Awaitable, Callable
-from typing import Final
+from typing import Final, Protocol
 
 import msgspec
 
-from kasmon.backends.tmux import TmuxAgent
-from kasmon.errors import KasmonError, SessionEndedError
+from kasmon.backends.tmux.completion import Completion
+from kasmon.backends.tmux.entry import Typing
+from kasmon.errors import KasmonError, PromptLostError, RefusedError, SessionEndedError, UsageError
 from kasmon.host.pen import Pen
-from kasmon.host.prompts import Prompts
+from kasmon.host.prompts import BEGIN_S, TAKEN_BACK, Prompts
+from kasmon.host.settling import Beginner, settled
 from kasmon.model.command import Prompt, Receipt, ReceiptId, ReceiptState, Wish
 from kasmon.model.event import ReceiptMoved, SignalSeen, TurnEnded, TurnStarted
 from kasmon.model.evidence import claims
 from kasmon.model.state import SessionState
 
-SETTLED_S: Final = 0.3
-"""An agent reads once it has printed something, and then nothing for so long;"""
-SILENT_S: Final = 3.0
-"""or if it has not printed anything for so long;"""
-RESTLESS_S: Final = 10.0
-"""or if it still prints after so long."""
-LOOK_S: Final = 0.05
 BEGINS_S: Final = 8.0
 """How long a prompt is kept from its sender's eyes while the agent begins; after that it is said to be queued."""
+ANSWER_S: Final = 9.0
+"""How long whoever sends a prompt waits until it is submitted; after that the log tells how it goes on."""
+NOTED_S: Final = 2.0
+"""How long the first character waits for the log. A full disk does not take live control away: it goes on then."""
+HOLD_S: Final = 2.0
+"""How long a queue that could not be typed rests."""
+LAST_WORDS_S: Final = 1.0
+"""How long those may still be told what became of their prompts when the agent has ended."""
+HOST_GONE: Final = "its host was gone when it was typed"
+BEING_TYPED: Final = "being typed"
+NO_TURN: Final = "no turn was seen to come of it"
 UNKNOWN: Final = "nobody can tell when this program is idle; send it with --when now"
 TURNS: Final = {
     SessionState.WORKING: True,
@@ -42,54 +51,77 @@ WORDLESS: Final = frozenset({"output", "fallback", "launch"})
 """Sources from which nobody can tell when an agent is idle."""
 
 
+class Terminal(Beginner, Protocol):
+    """The agent that is typed to."""
+
+    async def send(self, wish: Wish, /) -> None: ...
+    @property
+    def completion(self) -> Completion | None: ...
+    async def deliver(self, prompt: Prompt, typing: Typing) -> str: ...
+
+
 class TypedPrompts(Prompts):
     """The prompts of one agent in a terminal. Until it is ready all wait; then those that were to go at once go."""
 
-    def __init__(self, pen: Pen, give: Callable[[Wish], Awaitable[None]]) -> None:
-        super().__init__(pen, give)
+    def __init__(self, pen: Pen, agent: Terminal) -> None:
+        super().__init__(pen, agent.send)
+        self._agent = agent
         self._at_ready: list[ReceiptId] = []
         self._begun_to_read = asyncio.Event()
         self._has_word = False
         self._in_turn = False
         self._is_over = False
+        self._being_typed: ReceiptId | None = None
+        """What no turn can be that of, for its Enter was not seen to be taken yet."""
+        self._turns = 0
+        """How many have begun."""
+        self._held: asyncio.TimerHandle | None = None
+        """Runs while the queue rests."""
+        self._sending: set[asyncio.Task[Receipt]] = set()
+        self._running: dict[ReceiptId, asyncio.Task[None]] = {}
+        """The commands in a shell of which it is not known yet how they ended."""
+        for receipt in self._in(ReceiptState.TYPED):
+            self._step(receipt, ReceiptState.LOST, HOST_GONE)
 
     async def take(self, prompt: Prompt) -> Receipt:
         """Like `Prompts.take`; where the agent only begins, a prompt that need not wait waits for that a while.
 
+        What takes longer than `ANSWER_S` goes on behind its sender's back: the receipt is that of this moment then.
+
         Raises:
             SessionEndedError: if the agent ends before it could be typed to.
+            PromptLostError: if it was typed, and was not seen to be taken.
         """
+        until = asyncio.get_running_loop().time() + ANSWER_S
         if prompt.when != "idle" and prompt.text.strip() and not self.is_ready:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(BEGINS_S):
                     await self._begun_to_read.wait()
         if self._is_over:
             raise SessionEndedError(self._pen.session.id)
-        receipt = await super().take(prompt)
+        sending = asyncio.create_task(super().take(prompt))
+        self._sending.add(sending)
+        sending.add_done_callback(self._sent)
+        await asyncio.wait([sending], timeout=max(0.0, until - asyncio.get_running_loop().time()))
+        if not sending.done() and (receipt := self._under_way()) is not None:
+            return receipt
+        receipt = await asyncio.shield(sending)
         if receipt.state is not ReceiptState.QUEUED:
             return receipt
         if not self.is_ready:
             if prompt.when != "idle":
                 self._at_ready.append(receipt.id)
             return receipt
-        return receipt if self._has_word else self._say_why(receipt)
+        return receipt if self._has_word or receipt.reason else self._say_why(receipt)
 
     def first(self, prompt: Prompt) -> None:
         """Have *prompt* typed as soon as the agent is ready, if it is idle then or nobody can tell."""
         self._at_ready.append(self.queue(prompt).id)
 
-    async def settle(self, agent: TmuxAgent) -> None:
-        """Wait until *agent*, which has just become its program, can be typed to; then begin."""
-        loop = asyncio.get_running_loop()
-        began_at = loop.time()
-        while not agent.has_word and (silent_s := loop.time() - began_at) < RESTLESS_S:
-            if agent.printed_at == -math.inf:
-                if silent_s >= SILENT_S:
-                    break
-            elif loop.time() - agent.printed_at >= SETTLED_S:
-                break
-            await asyncio.sleep(LOOK_S)
-        await self.begin(agent.has_word)
+    async def settle(self) -> None:
+        """Wait until the agent, which has just become its program, can be typed to; then begin."""
+        await settled(self._agent)
+        await self.begin(self._agent.has_word)
 
     async def begin(self, has_word: bool) -> None:
         """The agent can be typed to. *has_word* says whether it reports its own state."""
@@ -102,8 +134,7 @@ class TypedPrompts(Prompts):
                 continue
             async with self._handing:
                 try:
-                    prompt = self._prompt(receipt.id)
-                    await self._hand_over(self._stepped(receipt, ReceiptState.TYPED), prompt, is_new=False)
+                    await self._hand_over(self._prompt(receipt.id), receipt)
                 except KasmonError:
                     continue  # its receipt says so
         self._begun_to_read.set()
@@ -114,6 +145,16 @@ class TypedPrompts(Prompts):
         self.is_ready, self._is_over = False, True
         self._begun_to_read.set()
 
+    async def aclose(self) -> None:
+        self._is_over = True
+        if self._sending:
+            await asyncio.wait(self._sending, timeout=LAST_WORDS_S)
+        for task in (*self._sending, *self._running.values()):
+            task.cancel()
+        if self._held is not None:
+            self._held.cancel()
+        await super().aclose()
+
     def reported(self, signal: SignalSeen) -> None:
         """Take *signal*, which was noted, for the beginning or the end of a turn, if it is one."""
         was_in_turn = self._in_turn
@@ -122,15 +163,153 @@ class TypedPrompts(Prompts):
         if signal.source == "program" or self._has_word:
             self._in_turn = TURNS.get(session.state, self._in_turn and self._has_word)
         if self._in_turn and not was_in_turn:
+            self._turns += 1
             self.heard(TurnStarted(at=signal.at))
         elif was_in_turn and not self._in_turn:
             is_error = signal.source == "program" and signal.value == "error"
             self.heard(TurnEnded(at=signal.at, reason="error" if is_error else "done"))
+            if taken := {receipt.id for receipt in self._in(ReceiptState.SUBMITTED)}:
+                asyncio.get_running_loop().call_later(BEGIN_S, self._no_turn_of, taken)
         else:
             self.heard(signal)
+
+    async def _hand_over(self, prompt: Prompt, waiting: Receipt | None = None) -> Receipt:
+        if waiting is not None:
+            prompt = msgspec.structs.replace(prompt, when="idle")
+        entry = _Entry(self, self._pen, prompt, waiting)
+        was_idle, turns = self.state is SessionState.IDLE, self._turns
+        try:
+            doubt = await self._agent.deliver(prompt, entry)
+        except KasmonError as error:
+            if (waits := self._not_taken(entry, error)) is None:
+                raise
+            return waits
+        finally:
+            self._being_typed = None
+        assert entry.receipt is not None
+        receipt = self._submitted(entry.receipt, doubt, was_idle=was_idle)
+        if receipt.state is ReceiptState.SUBMITTED and self._turns > turns:  # it began before anybody saw it taken
+            self._begun()
+            receipt = self._step(receipt, ReceiptState.STARTED)
+            receipt = receipt if self._in_turn else self._step(receipt, ReceiptState.FINISHED)
+        if self._agent.completion is not None:
+            self._follow(receipt, self._agent.completion)
+        return receipt
+
+    def _follow(self, receipt: Receipt, completion: Completion) -> None:
+        """Have *receipt*, of a command in a shell, finish with what becomes of the command."""
+
+        async def follow() -> None:
+            ended = await completion.ended()
+            self._running.pop(receipt.id)
+            now = self._now(receipt)
+            if now.state in (ReceiptState.SUBMITTED, ReceiptState.STARTED, ReceiptState.FINISHED):
+                finished = self._stepped(now, ReceiptState.FINISHED, ended.why)
+                self._move(msgspec.structs.replace(finished, exit_code=ended.exit_code))
+            self._begun()  # the next one need not wait for a turn of this one
+
+        self._running[receipt.id] = asyncio.create_task(follow())
+
+    def _move(self, receipt: Receipt, prompt: Prompt | None = None) -> Receipt:
+        if receipt.state is ReceiptState.FINISHED and receipt.id in self._running:
+            return self._now(receipt)  # the end of its turn is not the end of it: its exit code is still to come
+        return super()._move(receipt, prompt)
+
+    def begin_typing(self, prompt: Prompt, waiting: Receipt | None) -> tuple[Receipt, str]:
+        """The receipt of *prompt*, which is typed from now on, and its text, which may have changed while it waited.
+
+        Raises:
+            RefusedError: if it was taken back.
+        """
+        text = prompt.text
+        if waiting is not None:
+            waiting = self._now(waiting)
+            if waiting.state is not ReceiptState.QUEUED:
+                raise RefusedError(f"the prompt {waiting.id!r} was {TAKEN_BACK}.")
+            text = self._prompt(waiting.id).text
+        receipt = self._typed(prompt, waiting, BEING_TYPED)
+        self._being_typed = receipt.id
+        return receipt, text
+
+    def seen_standing(self, receipt: Receipt) -> None:
+        """All of a prompt's text was seen where it was typed."""
+        self._step(self._now(receipt), ReceiptState.TYPED)
+
+    def _not_taken(self, entry: "_Entry", error: KasmonError) -> Receipt | None:
+        """Note why a prompt was not taken; its receipt, if it waits on."""
+        known = entry.receipt or entry.waiting
+        if entry.receipt is not None and isinstance(error, PromptLostError):
+            self._step(self._now(entry.receipt), ReceiptState.LOST, error.why)
+            return None
+        if entry.prompt.when != "idle" or isinstance(error, UsageError):
+            known = known or self.begin_typing(entry.prompt, None)[0]
+            self._step(self._now(known), ReceiptState.REFUSED, error.message)
+            return None
+        if self._held is None:
+            self._held = asyncio.get_running_loop().call_later(HOLD_S, self._go_on)
+        if known is None:
+            return self.queue(entry.prompt, error.message)
+        known = self._now(known)
+        is_new = (known.state, known.reason) != (ReceiptState.QUEUED, error.message)
+        if is_new and known.state in (ReceiptState.QUEUED, ReceiptState.TYPED):
+            forgotten = entry.prompt if entry.receipt is not None else None  # the log keeps the text of what waits
+            known = self._move(self._stepped(known, ReceiptState.QUEUED, error.message), forgotten)
+        return known
+
+    def _go_on(self) -> None:
+        self._held = None
+        self._changed.set()
+
+    def _is_free(self, queued: int | None = None) -> bool:
+        return self._held is None and super()._is_free(queued)
+
+    def _beginning(self, text: str) -> Receipt | None:
+        begins = super()._beginning(text)
+        return None if begins is not None and begins.id == self._being_typed else begins
+
+    def _expected(self) -> None:
+        self._no_turn_of({receipt.id for receipt in self._in(ReceiptState.SUBMITTED)})
+        super()._expected()
+
+    def _no_turn_of(self, taken: set[ReceiptId]) -> None:
+        """What was *taken* a while ago has no turn of its own, if none runs: it was part of another, or too quick."""
+        if self.state is SessionState.IDLE and not self._is_over:
+            for receipt in self._in(ReceiptState.SUBMITTED):
+                if receipt.id in taken:
+                    self._step(receipt, ReceiptState.FINISHED, NO_TURN)
+
+    def _under_way(self) -> Receipt | None:
+        """The receipt of what is being typed."""
+        return next((known for known in self._in(ReceiptState.TYPED) if known.id == self._being_typed), None)
+
+    def _sent(self, sending: asyncio.Task[Receipt]) -> None:
+        self._sending.discard(sending)
+        if not sending.cancelled():
+            sending.exception()  # its receipt says so
 
     def _say_why(self, receipt: Receipt) -> Receipt:
         """*receipt*, which waits, with the reason why that may take long."""
         told = msgspec.structs.replace(receipt, reason=UNKNOWN, at=time.time())
         self._pen.note(ReceiptMoved(at=told.at, receipt=told))
         return told
+
+
+class _Entry:
+    """One prompt while it is typed."""
+
+    def __init__(self, prompts: TypedPrompts, pen: Pen, prompt: Prompt, waiting: Receipt | None) -> None:
+        self.receipt: Receipt | None = None
+        """That of the prompt from the moment before its first character."""
+        self.prompt, self.waiting = prompt, waiting
+        self._prompts, self._pen = prompts, pen
+
+    async def begins(self) -> str:
+        """Have it in the log that it is typed, so that no host after this one types it again."""
+        self.receipt, text = self._prompts.begin_typing(self.prompt, self.waiting)
+        self.prompt = msgspec.structs.replace(self.prompt, text=text)
+        await self._pen.written(NOTED_S)
+        return text
+
+    def stands(self) -> None:
+        if self.receipt is not None:
+            self._prompts.seen_standing(self.receipt)

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Final
 
 from kasmon.config import Limits
+from kasmon.config.address import machine_of
 from kasmon.host.effect import Children, written_since
 from kasmon.host.pen import Pen
 from kasmon.model.event import StuckSeen
@@ -62,7 +63,9 @@ class Vigil:
             self._pen.note(StuckSeen(at=now, why=why))
 
     def _look_outside(self, session: Session, since: float) -> float | None:
-        """When an effect was seen after *since*, 0 if none was; None if that cannot be told yet. Blocks."""
+        """When an effect was seen after *since*, 0 if none was; None if that cannot be told, or not yet. Blocks."""
+        if machine_of(session.agent):
+            return None  # what it writes, and what its children do, is seen by nobody here
         works = self._children.work(session.pid) if session.pid is not None else False
         if works:
             return time.time()

@@ -197,6 +197,8 @@ class PaneSeen(Numbered, frozen=True, kw_only=True, tag="pane-seen"):
     clients: int
     attach: tuple[str, ...]
     """The command line that attaches another terminal."""
+    agent_version: str = ""
+    """What the agent in it says of its version; empty where nobody knows."""
 
 
 class Cursor(msgspec.Struct, frozen=True, array_like=True):

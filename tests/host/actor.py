@@ -20,9 +20,14 @@ from tests.screens.golden import FOLDER, load
 from tests.waiting import until
 
 PLAYER = r"""
-import json, os, subprocess, sys, tty
+import json, os, subprocess, sys, threading, tty
 tty.setraw(0)
 pipe, words = sys.argv[1], sys.argv[2:]
+def read():
+    with open(pipe + ".typed", "ab", buffering=0) as typed:
+        while data := os.read(0, 65536):
+            typed.write(data)
+threading.Thread(target=read, daemon=True).start()
 def show(text):
     os.write(1, text.encode("utf-8", "surrogateescape"))
 show("\x1b[?25h")
@@ -65,6 +70,12 @@ class Actor:
         program.write_text(f'#!/bin/sh\n[ "$1" = --version ] && echo {version} && exit\nexec {play} "$@"\n')
         program.chmod(0o755)
         self.argv: tuple[str, ...] = (str(program),)
+
+    @property
+    def typed(self) -> bytes:
+        """What was typed into it until now."""
+        typed = self.pipe.with_name("pipe.typed")
+        return typed.read_bytes() if typed.exists() else b""
 
     def do(self, **what: Any) -> None:
         """Have it done; when this returns it was told."""

@@ -64,8 +64,7 @@ def test_a_screen_alone_tells_every_state_and_what_is_asked_can_be_answered(inn:
     assert AskKind.PERMISSION is session.asking
     until(lambda: agent.now().asks)
     (request,) = agent.now().asks
-    assert request.choices
-    assert not request.answerable
+    assert request.answerable
     assert "touch perm.txt" in request.shown
     assert {Decision.ALLOW, Decision.DENY} <= set(request.choices)
     agent.shows("finished")
@@ -159,22 +158,25 @@ def test_a_usage_limit_is_one_whatever_the_hooks_say_and_ends_when_the_screen_sa
 
 
 def test_a_prompt_that_waits_for_the_turns_end_goes_when_the_screen_says_so(inn: Inn) -> None:
+    text = "another thought"
+
     async def ask() -> None:
         async with inn.client() as link:
-            await link.ask(Do(n=0, session=agent.session, wish=Prompt(text="and then", when="idle")), limit_s=20)
+            await link.ask(Do(n=0, session=agent.session, wish=Prompt(text=text, when="idle")), limit_s=20)
 
     agent = actor(inn, OPENCODE)
     agent.shows("working-text")
     agent.is_judged(S.WORKING)
     asyncio.run(ask())
-    assert [("and then", "queued")] == inn.receipts(agent.session)
+    assert [(text, "queued")] == inn.receipts(agent.session)
     agent.shows("finished")
-
-    until(lambda: inn.receipts(agent.session) != [("and then", "queued")])
+    until(lambda: inn.receipts(agent.session) == [(text, "typed")])
+    agent.shows("finished-draft")
+    until(lambda: b"another thought\r" == agent.typed)
     agent.shows("working-text")
-    until(lambda: inn.receipts(agent.session) == [("and then", "started")])
+    until(lambda: inn.receipts(agent.session) == [(text, "started")])
     agent.shows("finished")
-    until(lambda: inn.receipts(agent.session) == [("and then", "finished")])
+    until(lambda: inn.receipts(agent.session) == [(text, "finished")])
 
 
 def test_a_prompt_forged_in_the_output_is_no_request_while_the_program_says_that_it_works(inn: Inn) -> None:

@@ -13,13 +13,14 @@ import pytest
 from kasmon.errors import LaunchError, RefusedError, UnableError
 from kasmon.host.link import HostLink
 from kasmon.host.wire import Blur, Do, Focus, Foreign, ForeignPanes, Forget, Keys, Rename, Rows, Start, Unwatch, Watch
-from kasmon.model.command import Adopted, Interrupt, Stop
+from kasmon.model.command import Adopted, Answer, Interrupt, Stop
 from kasmon.model.event import SessionEnded
-from kasmon.model.permission import SessionId
+from kasmon.model.permission import Decision, SessionId
 from kasmon.model.state import SessionState
 from kasmon.tmux import request as ask
 from kasmon.tmux.foreign import ForeignHub, ForeignServer, forbidden
 from kasmon.tmux.identity import Process, identify
+from tests.backends.asker import NO, YES, Asker, dialog
 from tests.host.inn import Inn
 from tests.waiting import auntil
 
@@ -141,6 +142,21 @@ async def test_every_wish_that_would_end_name_or_move_it_is_refused(inn: Inn, mi
         with pytest.raises(RefusedError, match="runs already"):
             await link.ask(Start(n=0, session=ME))
 
+        assert before == mine.state
+
+
+async def test_what_it_asks_is_answered_there(inn: Inn, mine: Mine) -> None:
+    asker = Asker(inn.root / "bin", dialog("git push", YES, NO), dialog("git pull", YES, NO))
+    mine.run("respawn-pane", "-k", "-t", "work", *asker.argv)
+    async with inn.serving() as link:
+        await adopt(inn, link, mine, agent="scripted", argv=asker.argv)
+        before = mine.state
+        for text, decision in (("git push", Decision.ALLOW), ("git pull", Decision.DENY)):
+            request = await auntil(lambda text=text: next((r for r in inn.session(ME).asks if text in r.shown), None))  # type: ignore[misc]
+            wish = Answer(request=request.id, digest=request.digest, decision=decision)
+            await link.ask(Do(n=0, session=ME, wish=wish), limit_s=20)
+
+        assert [("git push", YES), ("git pull", NO)] == asker.taken()
         assert before == mine.state
 
 

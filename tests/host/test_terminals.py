@@ -16,12 +16,12 @@ import pytest
 from kasmon.boot import boot
 from kasmon.errors import (
     RefusedError,
+    RequestNotFoundError,
     SessionBusyError,
     SessionEndedError,
     SessionNotFoundError,
     TmuxMissingError,
     TmuxTooOldError,
-    UnableError,
     UnavailableError,
 )
 from kasmon.host.alive import is_running, lock_holder
@@ -331,7 +331,7 @@ async def test_an_interrupt_is_the_key_that_this_agent_takes(inn: Inn, more: dic
 # Once more
 
 
-async def test_a_restart_takes_the_same_pane_and_the_next_generation(inn: Inn) -> None:
+async def test_a_restart_takes_the_same_window_and_the_next_generation(inn: Inn) -> None:
     async with inn.serving() as link:
         session = await inn.run(link, ME, *sh("echo run; read x"))
         await inn.ready(ME)
@@ -344,7 +344,8 @@ async def test_a_restart_takes_the_same_pane_and_the_next_generation(inn: Inn) -
 
         assert before
         assert after
-        assert (before.pane_id, before.window_id) == (after.pane_id, after.window_id)
+        assert (before.session_id, before.window_id) == (after.session_id, after.window_id)
+        assert 1 == len([facts for facts in inn.server.pane_facts() if facts.kasmon_id == ME])
         assert before.pid != after.pid
         assert [1, 2] == [started.generation for started in inn.only(SessionStarted, session)]
 
@@ -428,10 +429,10 @@ async def test_a_look_tells_what_tmux_knows_cleaned(inn: Inn) -> None:
 # What it does not do
 
 
-async def test_what_is_asked_on_a_terminal_is_answered_there(inn: Inn) -> None:
+async def test_what_no_terminal_asks_is_not_answered(inn: Inn) -> None:
     async with inn.serving() as link:
         await inn.run(link, ME, "cat")
-        with pytest.raises(UnableError, match="cannot be answered from here"):
+        with pytest.raises(RequestNotFoundError):
             await do(link, Answer(request=RequestId("x"), digest="", decision=Decision.ALLOW))
 
 

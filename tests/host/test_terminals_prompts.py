@@ -114,12 +114,15 @@ async def test_a_megabyte_arrives_whole(inn: Inn) -> None:
         assert b"\x1b[200~" + text.encode() + b"\x1b[201~\r" == inn.recorded("typed")
 
 
-async def test_a_program_without_bracketed_paste_gets_the_text_bare(inn: Inn) -> None:
+async def test_a_program_that_takes_each_line_for_a_prompt_gets_one_line_bare_and_several_not_at_all(inn: Inn) -> None:
     async with inn.serving() as link:
         await inn.run(link, ME, *inn.recorder("typed"))
-        await prompted(link, ME, "one\ntwo")
+        with pytest.raises(PasteRefusedError, match="each line"):
+            await prompted(link, ME, "one\ntwo")
+        receipt = await prompted(link, ME, "three\n")
 
-        await auntil(lambda: b"one\ntwo\r" == inn.recorded("typed"))
+        await auntil(lambda: b"three\r" == inn.recorded("typed"))
+        assert "nothing verified it" in receipt.reason
 
 
 async def test_enter_comes_as_a_key_of_its_own(inn: Inn) -> None:

@@ -1,0 +1,184 @@
+"""What is given to a shell finishes with its exit code, and nothing is left of the question."""
+
+import asyncio
+import contextlib
+import re
+import shutil
+import tempfile
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+from typing import cast
+
+import pytest
+
+from kasmon.backends.surroundings import encoded
+from kasmon.backends.tmux import completion
+from kasmon.backends.tmux.completion import TYPED_SINCE, Completion, can_be_asked, question
+from kasmon.backends.tmux.eyes import Seen
+from kasmon.backends.tmux.typist import Typist
+from kasmon.host.link import HostLink
+from kasmon.host.wire import Keys, Start
+from kasmon.model.command import Receipt, ReceiptState
+from kasmon.model.event import ReceiptMoved
+from kasmon.model.permission import SessionId
+from kasmon.model.state import SessionState
+from kasmon.paths import write_private
+from kasmon.screens.composer import Composer
+from kasmon.screens.reading import Reading
+from kasmon.screens.shot import captured
+from tests.host.inn import Inn, prompted
+from tests.waiting import auntil
+
+ME = SessionId("abcdefgh")
+BASH = ("bash", "--norc", "--noprofile")
+SHELLS = [BASH, ("/bin/sh",), ("zsh", "-f"), ("ksh",)]
+
+
+@pytest.fixture
+def inn() -> Iterator[Inn]:
+    root = Path(tempfile.mkdtemp(prefix="kmi", dir="/tmp"))
+    built = Inn(root)
+    yield built
+    built.close()
+    shutil.rmtree(root)
+
+
+@pytest.fixture
+async def link(inn: Inn) -> AsyncIterator[HostLink]:
+    inn.open()
+    async with inn.client() as link:
+        yield link
+
+
+async def run(inn: Inn, link: HostLink, *shell: str) -> None:
+    """Start *shell* with a history of its own, and wait for its prompt."""
+    launch = inn.wants(ME, *shell)
+    write_private(inn.places.environment(ME), encoded({"HISTFILE": str(inn.root / "history")}))
+    await link.ask(Start(n=0, session=launch.session), limit_s=20)
+    await inn.until_state(ME, SessionState.IDLE)
+
+
+async def finished(inn: Inn, receipt: Receipt) -> Receipt:
+    def last() -> Receipt | None:
+        moved = [one.receipt for one in inn.only(ReceiptMoved, ME) if one.receipt.id == receipt.id]
+        return moved[-1] if moved and moved[-1].state is ReceiptState.FINISHED else None
+
+    await auntil(lambda: last() is not None, what=f"the end of {receipt.text}")
+    found = last()
+    assert found is not None
+    return found
+
+
+@pytest.mark.parametrize("shell", SHELLS, ids=[shell[0] for shell in SHELLS])
+async def test_a_command_finishes_with_its_exit_code_and_nothing_is_left_of_the_question(
+    inn: Inn, link: HostLink, shell: tuple[str, ...]
+) -> None:
+    if shutil.which(shell[0]) is None:
+        pytest.skip(f"{shell[0]} is not installed")
+    await run(inn, link, *shell)
+
+    codes = [await code(inn, link, text) for text in ("true", "echo one; (exit 7)", "echo again $?")]
+
+    assert [0, 7, 0] == codes
+    screen = inn.server.run("capture-pane", "-p", "-t", f"={ME}:").decode()
+    assert "KASMON" not in screen
+    assert [row for row in screen.splitlines() if row.startswith(("one", "again"))] == ["one", "again 7"]
+
+
+async def code(inn: Inn, link: HostLink, text: str) -> int | None:
+    return (await finished(inn, await prompted(link, ME, text))).exit_code
+
+
+async def test_while_it_runs_nothing_is_asked_and_who_types_meanwhile_makes_its_end_unknown(
+    inn: Inn, link: HostLink
+) -> None:
+    await run(inn, link, *BASH)
+    receipt = await prompted(link, ME, "read line; echo got $line")
+    link.tell(Keys(session=ME, data=b"mine\r"))
+
+    ended = await finished(inn, receipt)
+
+    assert (None, TYPED_SINCE) == (ended.exit_code, ended.reason)
+    await inn.shows(ME, "got mine")
+
+
+@pytest.mark.parametrize("columns", [40, 80, 97, 120, 400])
+def test_a_question_takes_as_many_rows_off_the_screen_as_it_fills(columns: int) -> None:
+    for column in range(columns):
+        asked = question("0123456789abcdef", column, columns)
+        rows, rest = divmod(column + len(asked), columns)
+
+        assert rest, "at the edge nobody knows in which row the cursor is"
+        assert f"[{rows + 1}A" in asked
+
+
+@pytest.mark.parametrize(
+    ("argv", "can"),
+    [
+        (("/bin/bash",), True),
+        (("bash", "--norc", "-i"), True),
+        (("-zsh",), True),
+        (("sh", "-c", "read x"), False),
+        (("bash", "-lc", "make"), False),
+        (("bash", "script.sh"), False),
+        (("fish",), False),
+        (("claude",), False),
+        ((), False),
+    ],
+)
+def test_only_a_shell_for_somebody_who_types_is_asked(argv: tuple[str, ...], can: bool) -> None:
+    assert can is can_be_asked(argv)
+
+
+async def test_a_question_stays_out_of_the_history_of_bash(inn: Inn, link: HostLink) -> None:
+    await run(inn, link, *BASH)
+    found = [await code(inn, link, text) for text in ("true", "history | grep KASMO[N]")]
+
+    assert [0, 1] == found
+
+
+class SlowShell:
+    """A shell whose prompt stands there still, for it has not read what was typed."""
+
+    has_ended = is_asking = False
+
+    def __init__(self) -> None:
+        self.looks = 0
+        self.pressed: list[bytes] = []
+        self.keyed_at = 0.0
+
+    async def see_now(self) -> Seen:
+        self.looks += 1
+        box = Composer(first_row=0, last_row=0)
+        return Seen(captured("$ \n", cursor=(2, 0)), Reading(state="idle", composer=box), None, (80, 1))
+
+    @contextlib.asynccontextmanager
+    async def alone(self) -> AsyncIterator["SlowShell"]:
+        yield self
+
+    async def press(self, keys: bytes, unless: str = "") -> None:
+        self.pressed.append(keys)
+
+
+async def test_a_shell_is_not_asked_before_it_has_taken_the_command(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The command may read what is typed behind it."""
+    monkeypatch.setattr(completion, "has_terminal", lambda pid: True)
+    monkeypatch.setattr(completion, "LONGEST_S", 0)
+    monkeypatch.setattr(completion, "FIRST_S", 0)
+    shell = SlowShell()
+    asked = Completion(shell, cast("Typist", shell), 1)
+    ending = asyncio.create_task(asked.ended())
+    for _ in range(50):
+        asked.heard(b"\x1b[?2004h")
+        await asyncio.sleep(0)
+    assert 0 == shell.looks
+
+    asked.heard(b"read line\r\n")
+    await auntil(lambda: shell.pressed)
+    nonce = re.search(rb"_DONE_([0-9a-f]+) ", shell.pressed[0])
+    assert nonce is not None
+    asked.heard(shell.pressed[0])
+    asked.heard(b"\x1b]1337;KASMON_DONE_" + nonce[1][:4])
+    asked.heard(nonce[1][4:] + b";42\x07$ ")
+
+    assert (42, "") == await ending

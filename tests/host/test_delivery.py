@@ -1,0 +1,279 @@
+"""Prompts into terminals that make it hard: given whole and once, or the receipt says why not.
+
+The program is the bench's (kasmon/bench/programs/promptbox.py); a thousand prompts are its scene `delivery`.
+"""
+
+import asyncio
+import itertools
+import json
+import os
+import shutil
+import signal
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from kasmon.backends.tmux import TmuxAgent, delivery, entry
+from kasmon.backends.tmux.eyes import Seen
+from kasmon.bench.delivery import FAILED, HOSTILE, TAKEN, Tally, command, learn, prompts, tally
+from kasmon.errors import KasmonError, PasteRefusedError, PromptBoxError, PromptLostError
+from kasmon.host import typed
+from kasmon.host.link import HostLink
+from kasmon.model.command import Receipt, ReceiptId, ReceiptState
+from kasmon.model.event import ReceiptMoved, SignalSeen
+from kasmon.model.permission import SessionId
+from kasmon.model.state import SessionState
+from tests.host.inn import Inn, prompted
+from tests.waiting import auntil, until
+
+ME = "abcdefgh"
+EACH = 3
+"""How many prompts each kind of terminal gets."""
+R = ReceiptState
+
+
+@pytest.fixture
+def inn(monkeypatch: pytest.MonkeyPatch) -> Iterator[Inn]:
+    root = Path(tempfile.mkdtemp(prefix="kmi", dir="/tmp"))
+    built = Inn(root)
+    for name in [name for name in os.environ if name.startswith(("XDG_", "KASMO"))]:
+        monkeypatch.delenv(name)
+    for name, value in built.environment.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setattr(delivery, "PATIENCE_S", 0.2)
+    monkeypatch.setattr(entry, "TAKEN_S", 0.45)
+    monkeypatch.setattr(typed, "HOLD_S", 0.1)
+    learn(built.places)
+    yield built
+    built.close()
+    shutil.rmtree(root)
+
+
+def box(inn: Inn, *flags: str, name: str = "record") -> tuple[str, ...]:
+    record = inn.root / name
+    record.touch(mode=0o600)
+    return tuple(command(inn.places, record, flags))
+
+
+def records(inn: Inn, kind: str = "submitted") -> list[str]:
+    """What the program was given, or what was typed into its questions."""
+    lines = (inn.root / "record").read_text().splitlines()
+    return [record[kind] for record in map(json.loads, lines) if kind in record]
+
+
+def states(inn: Inn, receipt: str) -> list[tuple[str, str]]:
+    moved = [moved.receipt for moved in inn.only(ReceiptMoved, SessionId(ME)) if moved.receipt.id == receipt]
+    return [(str(one.state), one.reason) for one in moved]
+
+
+def screen(inn: Inn) -> bytes:
+    return inn.server.run("capture-pane", "-p", "-t", f"={ME}:")
+
+
+def unblock(inn: Inn) -> None:
+    """Take the draft, or the question, away."""
+    pid = inn.session(SessionId(ME)).pid
+    assert pid
+    os.kill(pid, signal.SIGUSR1)
+
+
+async def given(link: HostLink, inn: Inn, session: str, text: str) -> Receipt:
+    """The receipt of *text* once it is taken, refused or lost."""
+    try:
+        receipt = await prompted(link, session, text)
+    except KasmonError as error:
+        state = R.LOST if isinstance(error, PromptLostError) else R.REFUSED
+        return Receipt(id=ReceiptId(""), session=SessionId(session), state=state, reason=error.message)
+
+    def now() -> Receipt:
+        return next(known for known in inn.session(SessionId(session)).receipts if known.id == receipt.id)
+
+    await auntil(lambda: now().state in TAKEN | FAILED, 20)
+    return now()
+
+
+# Whatever the terminal does
+
+
+async def test_what_is_said_to_be_submitted_was_given_once_and_whole_whatever_the_terminal_does(inn: Inn) -> None:
+    """27 prompts of the seeded ones, at once into nine kinds of terminals."""
+
+    async def one(link: HostLink, number: int, flags: tuple[str, ...]) -> Tally:
+        session = f"kind-{number}xxxx"
+        await inn.run(link, session, *box(inn, *flags, name=session))
+        texts = list(itertools.islice(prompts(number), EACH))
+        receipts = [await given(link, inn, session, text) for text in texts]
+        return tally(texts, receipts, inn.root / session, [0.0] * EACH)
+
+    async with inn.serving() as link:
+        kinds = [one(link, number, flags) for number, flags in enumerate(HOSTILE.values())]
+        found = dict(zip(HOSTILE, await asyncio.gather(*kinds), strict=True))
+
+    whole = Tally(EACH, EACH, refused=0, lost=0, doubled=0, false=0, unsent=0, answered=0, took_s=(0.0,) * EACH)
+    assert dict.fromkeys(HOSTILE, whole) == found
+
+
+# One by one
+
+
+async def test_a_receipt_tells_of_each_step_that_was_seen(inn: Inn) -> None:
+    async with inn.serving() as link:
+        await inn.run(link, ME, *box(inn, "turn=0.6"))
+        receipt = await given(link, inn, ME, "work")
+        assert R.STARTED is receipt.state or R.SUBMITTED is receipt.state
+        await auntil(lambda: "finished" == states(inn, receipt.id)[-1][0])
+
+        seen = [("typed", typed.BEING_TYPED), *((step, "") for step in ("typed", "submitted", "started", "finished"))]
+        assert seen == states(inn, receipt.id)
+
+
+async def test_an_enter_that_is_never_taken_is_not_said_to_be(inn: Inn) -> None:
+    async with inn.serving() as link:
+        await inn.run(link, ME, *box(inn, "drop=99"))
+        with pytest.raises(PromptLostError, match="Enter was not taken"):
+            await prompted(link, ME, "go on")
+
+        assert [] == records(inn)
+        assert ["typed", "typed", "lost"] == [state for state, _ in states(inn, f"{ME}-r1")]
+
+
+async def test_what_is_asked_between_the_look_and_the_enter_is_not_answered(
+    inn: Inn, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """tmux itself compares, in the moment of the key, what stands there with what was seen."""
+    looks, see = itertools.count(), TmuxAgent.see_now
+
+    async def see_and_be_asked(agent: TmuxAgent) -> Seen:
+        seen = await see(agent)
+        if seen.reading.composer is not None and seen.reading.composer.draft and next(looks) == 1:
+            os.kill(agent.pid, signal.SIGUSR2)
+            await asyncio.to_thread(until, lambda: b"Do you want" in screen(inn))
+        return seen
+
+    monkeypatch.setattr(TmuxAgent, "see_now", see_and_be_asked)
+    async with inn.serving() as link:
+        await inn.run(link, ME, *box(inn))
+        await inn.until_state(ME, SessionState.IDLE)
+        await prompted(link, ME, "go on")
+
+        assert (["go on"], []) == (records(inn), records(inn, "answered"))
+    assert next(looks) > 1
+
+
+async def test_a_draft_is_neither_eaten_nor_sent_and_what_waits_goes_when_it_is_gone(inn: Inn) -> None:
+    async with inn.serving() as link:
+        await inn.run(link, ME, *box(inn, "draft=half a thought"))
+        await inn.until_state(ME, SessionState.IDLE)
+        with pytest.raises(PromptBoxError, match=r"somebody's draft .*'half a thought'"):
+            await prompted(link, ME, "now")
+        waits = await prompted(link, ME, "later", when="idle")
+        await auntil(lambda: "draft" in states(inn, waits.id)[-1][1])
+        await inn.shows(ME, "half a thought")
+        assert (R.QUEUED, []) == (waits.state, records(inn))
+
+        unblock(inn)
+        await auntil(lambda: ["later"] == records(inn))
+
+
+async def test_a_first_prompt_waits_for_what_is_asked_at_the_start_and_does_not_answer_it(inn: Inn) -> None:
+    async with inn.serving() as link:
+        await inn.run(link, ME, *box(inn, "dialog=1"), prompt="begin")
+        await inn.until_state(ME, SessionState.ASKING)
+        await auntil(lambda: [R.QUEUED] == [receipt.state for receipt in inn.session(SessionId(ME)).receipts])
+        assert ([], []) == (records(inn), records(inn, "answered"))
+
+        unblock(inn)
+        await auntil(lambda: ["begin"] == records(inn))
+        assert [] == records(inn, "answered")
+
+
+async def test_a_program_that_ends_in_a_paste_loses_it_and_says_so(inn: Inn) -> None:
+    async with inn.serving() as link:
+        await inn.run(link, ME, *box(inn, "dies=3000"))
+        await inn.until_state(ME, SessionState.IDLE)
+        with pytest.raises(PromptLostError, match="ended"):
+            await prompted(link, ME, "word " * 4000)
+
+        assert R.LOST is inn.session(SessionId(ME)).receipts[-1].state
+        assert (await inn.ended(ME)).exit_code == 3
+
+
+async def test_a_tmux_that_is_killed_in_a_send_loses_it_and_says_so(inn: Inn) -> None:
+    async with inn.serving() as link:
+        await inn.run(link, ME, *box(inn, "drop=99"))
+        await inn.until_state(ME, SessionState.IDLE)
+        sending = asyncio.create_task(prompted(link, ME, "go on"))
+        await auntil(lambda: ("typed", "") in states(inn, f"{ME}-r1"))
+        inn.server.kill_server()
+        with pytest.raises(PromptLostError):
+            await sending
+
+        assert ("lost", []) == (states(inn, f"{ME}-r1")[-1][0], records(inn))
+
+
+async def test_a_host_that_is_killed_in_a_send_leaves_a_receipt_that_is_lost_and_nothing_is_typed_again(
+    inn: Inn,
+) -> None:
+    first = inn.open()
+    async with inn.client() as link:
+        await inn.run(link, ME, *box(inn, "drop=99"))
+        await inn.until_state(ME, SessionState.IDLE)
+        sending = asyncio.create_task(prompted(link, ME, "go on"))
+        await auntil(lambda: ("typed", "") in states(inn, f"{ME}-r1"))
+        first.kill()
+        first.wait()
+        with pytest.raises(KasmonError):
+            await sending
+    async with inn.serving() as link:
+        await auntil(lambda: R.LOST is inn.session(SessionId(ME)).receipts[-1].state)
+        with pytest.raises(PromptBoxError, match="'go on'"):
+            await prompted(link, ME, "again")
+
+        assert [] == records(inn)
+
+
+async def test_who_interrupts_leaves_the_history_and_who_waits_waits_for_its_end(inn: Inn) -> None:
+    async with inn.serving() as link:
+        await inn.run(link, ME, *box(inn, "turn=0.8"))
+        await inn.until_state(ME, SessionState.IDLE)
+        inn.server.run("copy-mode", "-t", f"={ME}:")
+        waits = await prompted(link, ME, "later", when="idle")
+        await auntil(lambda: "copy mode" in states(inn, waits.id)[-1][1])
+        assert ([], "queued") == (records(inn), states(inn, waits.id)[-1][0])
+        await prompted(link, ME, "at once", when="interrupt")
+
+        await auntil(lambda: ["at once", "later"] == records(inn))
+
+
+async def test_where_the_input_is_off_nothing_is_typed_and_what_waits_goes_when_it_is_on(inn: Inn) -> None:
+    async with inn.serving() as link:
+        await inn.run(link, ME, *box(inn))
+        await inn.until_state(ME, SessionState.IDLE)
+        inn.server.run("select-pane", "-d", "-t", f"={ME}:")
+        with pytest.raises(PasteRefusedError, match="input is off"):
+            await prompted(link, ME, "now")
+        waits = await prompted(link, ME, "later", when="idle")
+        assert (R.QUEUED, True) == (waits.state, "input is off" in waits.reason)
+        inn.server.run("select-pane", "-e", "-t", f"={ME}:")
+
+        await auntil(lambda: ["later"] == records(inn))
+        steps = [state for state, _ in states(inn, waits.id)]
+        assert "queued" not in steps[steps.index("typed") :]
+
+
+async def test_a_program_that_was_never_heard_from_the_start_gets_no_lines_that_it_may_take_one_by_one(
+    inn: Inn,
+) -> None:
+    """Its box is known, and so are the keys for a new line; whether it takes a paste as one is not, after a restart."""
+    first = inn.open()
+    async with inn.client() as link:
+        await inn.run(link, ME, *box(inn, "bare=1"))
+        await auntil(lambda: any(signal.source == "screen" for signal in inn.only(SignalSeen, SessionId(ME))))
+    first.kill()
+    first.wait()
+    async with inn.serving() as link:
+        await prompted(link, ME, "one\ntwo\n\nthree")
+
+        assert ["one\ntwo\n\nthree"] == records(inn)

@@ -1,0 +1,253 @@
+"""Agents on another machine, which is an sshd on loopback: started there, lost and found again, ended there."""
+
+import asyncio
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+
+from kasmon.config import Config
+from kasmon.errors import HostUnreachableError, RefusedError, RemoteLaunchError, RemoteUnreachableError
+from kasmon.host.alive import lock_holder
+from kasmon.host.reconnect import LONGEST_S, TRIES_S, Patience, pauses
+from kasmon.model.command import Answer, Mode, ReceiptState
+from kasmon.model.event import Event, LineFound, LineLost, SessionEnded, SessionStarted
+from kasmon.model.permission import Decision, SessionId
+from kasmon.model.plan.read import read
+from kasmon.model.session import Session
+from kasmon.model.state import SessionState
+from kasmon.store.log import EventLog
+from kasmon.supervisor import verb
+from kasmon.supervisor.look import look_once
+from kasmon.supervisor.plans.agreement import shown as shown_plan
+from kasmon.supervisor.verb import NewSession
+from tests.host.sshd import Sshd, is_gone
+from tests.supervisor.house import House, end
+from tests.waiting import until
+
+pytestmark = pytest.mark.story
+S = SessionState
+COUNTER = ("sh", "-c", "i=0; while :; do i=$((i+1)); echo count $i; sleep 0.1; done")
+
+
+@pytest.fixture(scope="module")
+def box() -> Iterator[Sshd]:
+    root = Path(tempfile.mkdtemp(prefix="kb-", dir="/tmp"))
+    try:
+        box = Sshd(root)
+        yield box
+        box.close()
+    finally:
+        shutil.rmtree(root)
+
+
+@pytest.fixture
+def house(box: Sshd) -> Iterator[House]:
+    house = House()
+    house.places.config.mkdir(mode=0o700, parents=True, exist_ok=True)
+    (house.places.config / "config.toml").write_text(box.config)
+    yield house
+    house.close()
+
+
+async def seen(house: House, session: str, condition: Callable[[Session], bool]) -> Session:
+    """The session once *condition* is true of it."""
+
+    def look() -> Session | None:
+        found = look_once(house.places).get(SessionId(session))
+        return found if found is not None and condition(found) else None
+
+    return await asyncio.to_thread(until, look, 20.0, f"a state of {session}")
+
+
+async def begun(house: House, *argv: str, agent: str = "shell@box", **more: object) -> Session:
+    wanted = NewSession(**({"name": "far", "agent": agent, "argv": argv} | more))  # type: ignore[arg-type]
+    session = await verb.create(house.places, Config(), wanted)
+    return await seen(house, session, lambda now: any(one.value == "ready" for one in now.signals))
+
+
+def facts(house: House, session: Session, kind: type[Event]) -> list[Event]:
+    return [event for event, _ in EventLog(house.places.log(session.id)).read() if isinstance(event, kind)]
+
+
+async def shown(house: House, session: Session, text: str) -> list[str]:
+    """What it shows, once *text* is part of that."""
+    while True:
+        rows = await verb.read(house.places, session)
+        if any(text in row for row in rows):
+            return rows
+
+
+def test_it_is_tried_soon_then_ever_more_seldom_and_not_for_ever() -> None:
+    tries = list(pauses())
+
+    assert [0.5, 1.0, 2.0, 4.0] == tries[:4]
+    assert LONGEST_S == max(tries)
+    assert TRIES_S <= sum(tries) < TRIES_S + LONGEST_S
+
+
+def test_a_line_that_does_not_hold_is_tried_less_and_less_and_a_good_one_at_once() -> None:
+    patience = Patience()
+    waits = []
+    for at in (0.0, 10.0, 20.0, 500.0):
+        waits.append(patience.lost(at))
+        patience.found(at + 5)
+
+    assert [0.5, 1.0, 2.0, 0.5] == waits
+
+
+async def test_a_shell_elsewhere_takes_prompts_and_variables_and_is_ended_there(house: House, box: Sshd) -> None:
+    session = await begun(house, environment=("WHO=world-of-tests", "TOKEN=it's\nso"), task=3, wave=2, peers=4)
+    command = psutil.Process(session.pid or 0).cmdline()
+    assert ("box", "box:~", "shell@box", Mode.TMUX) == (session.machine, session.workdir, session.agent, session.mode)
+    assert not [word for word in command if "world-of-tests" in word]
+
+    await verb.send(house.places, session, 'echo "$WHO/$KASMON_TASK/$KASMOS_WAVE/$TOKEN/$TMUX."', "now")
+    rows = await shown(house, session, "world-of-tests/3/2/it")
+    assert any("so/." in row for row in rows)
+    left = {path.name for path in (box.folder / session.id).iterdir()}
+    assert {"path", "pid"} == left
+    agent = int((box.folder / session.id / "pid").read_text())
+
+    await verb.stop(house.places, await seen(house, session.id, lambda now: now.exists))
+
+    ended = await seen(house, session.id, lambda now: now.state is S.ENDED)
+    assert (True, "stopped") == (ended.stopped, ended.end_why)
+    assert is_gone(agent)
+    assert not (box.folder / session.id).exists()
+
+
+async def test_a_cut_line_loses_the_session_and_not_its_agent(house: House, box: Sshd) -> None:
+    session = await begun(house, *COUNTER)
+    agent = int((box.folder / session.id / "pid").read_text())
+    await shown(house, session, "count 5")
+
+    os.kill(session.pid or 0, signal.SIGKILL)  # our ssh
+    await seen(house, session.id, lambda now: bool(facts(house, session, LineFound)))
+    await seen(house, session.id, lambda now: now.state is S.WORKING)
+    await asyncio.to_thread(until, box.lines)
+    box.cut()  # its sshd
+    lost = await seen(house, session.id, lambda now: now.state is S.LOST)
+    with pytest.raises(RefusedError):  # it is found, then or meanwhile
+        await verb.forget(house.places, lost)
+    await seen(house, session.id, lambda now: 2 == len(facts(house, session, LineFound)))
+    found = await seen(house, session.id, lambda now: now.exists and now.state is S.WORKING)
+
+    why = [lost.why for lost in facts(house, session, LineLost) if isinstance(lost, LineLost)]
+    assert "ssh was ended by SIGKILL" == why[0]
+    assert why[1].startswith("Connection to 127.0.0.1 closed")
+    assert 1 == len(facts(house, session, SessionStarted))
+    assert found.generation == 1
+    assert found.pid != session.pid
+    latest = box.tmux("capture-pane", "-p", "-t", f"={session.id}:").splitlines()[-1]
+    await shown(house, found, latest)
+    assert not is_gone(agent)
+
+
+async def test_while_nobody_answers_it_is_lost_and_a_restart_starts_no_other(house: House, box: Sshd) -> None:
+    session = await begun(house, "sh", "-c", "echo to-be-found; read x; exit 7")
+    await shown(house, session, "to-be-found")
+    box.shut()
+    box.cut()
+    lost = await seen(house, session.id, lambda now: now.state is S.LOST)
+
+    with pytest.raises(RemoteUnreachableError, match="Connection refused"):
+        await verb.restart(house.places, lost)
+    with pytest.raises(HostUnreachableError, match="connects again"):
+        await verb.stop(house.places, lost)
+    assert S.LOST is (await seen(house, session.id, lambda now: True)).state
+
+    box.tmux("send-keys", "-t", f"={session.id}:", "Enter")
+    await asyncio.to_thread(until, lambda: (box.folder / session.id / "status").exists())
+    box.open()
+    ended = await seen(house, session.id, lambda now: now.state is S.ENDED)
+    assert (7, 1) == (ended.exit_code, ended.generation)
+    assert "to-be-found" in await verb.read(house.places, ended)
+
+
+async def test_after_the_host_and_all_terminals_were_killed_it_is_found_again(house: House, box: Sshd) -> None:
+    session = await begun(house, *COUNTER)
+    agent = int((box.folder / session.id / "pid").read_text())
+    for pid in (house.tmux("display-message", "-p", "#{pid}"), lock_holder(house.places.tmux_host_lock)):
+        await asyncio.to_thread(end, int(pid or 0))
+    lost = await seen(house, session.id, lambda now: now.state is S.LOST)
+
+    await verb.restart(house.places, lost)
+
+    found = await seen(house, session.id, lambda now: now.exists)
+    await shown(house, found, "count")
+    assert not is_gone(agent)
+    assert 1 == len(facts(house, session, SessionStarted))
+    assert not facts(house, session, SessionEnded)
+    await verb.stop(house.places, found)
+
+
+async def test_what_cannot_begin_there_says_why(house: House, box: Sshd) -> None:
+    with pytest.raises(RemoteLaunchError, match=r"no program 'not-there'"):
+        await begun(house, "not-there")
+    with pytest.raises(RemoteLaunchError, match=r"no folder 'not-there'"):
+        await begun(house, "true", workdir="not-there", name="b")
+
+
+PLAN = """
+name = "far"
+advance = "auto"
+without_check = "advance"
+[[task]]
+id = "there"
+host = "box"
+run = "echo $KASMON_TASK >there; exit 0"
+[[task]]
+id = "fails"
+host = "box"
+needs = ["there"]
+run = "test -e there && exit 3"
+[[task]]
+id = "nowhere"
+agent = "shell@box"
+mode = "sdk"
+run = "true"
+"""
+
+
+def test_a_plans_task_runs_there_and_its_exit_code_counts(house: House, box: Sshd) -> None:
+    (house.folder / "plan.toml").write_text(PLAN)
+    roots = {"STATE_HOME": "s", "RUNTIME_DIR": "r", "CONFIG_HOME": "c"}
+    done = subprocess.run(
+        [sys.executable, "-P", "-m", "kasmon", "plan", "run", "plan.toml", "--ci", "--yes"],
+        cwd=house.folder,
+        env={**os.environ, **{f"XDG_{name}": str(house.folder / folder) for name, folder in roots.items()}},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+    told = shown_plan(read(PLAN, "plan.toml"), Config(), house.folder)
+    assert any("'shell@box' (a login shell on box) for tasks there, fails, nowhere" in line for line in told)
+    assert "task there  done" in done.stdout
+    assert "its agent ended with exit code 3" in done.stdout
+    assert "task nowhere  failed" in done.stdout
+    assert 1 == done.returncode
+    assert "1\n" == (box.home / "there").read_text()
+
+
+async def test_an_agent_there_is_seen_prompted_and_answered_by_its_screen(house: House, box: Sshd) -> None:
+    scripted = (sys.executable, "-P", "-m", "kasmon.scripted")
+    session = await begun(house, *scripted, agent="claude@box")
+    session = await seen(house, session.id, lambda now: now.state is S.IDLE)
+
+    await verb.send(house.places, session, "say one\nask rm -rf build\nsay two")
+    asking = await seen(house, session.id, lambda now: now.state is S.ASKING and bool(now.asks))
+    (request,) = asking.asks
+    await verb.answer(house.places, asking, Answer(request=request.id, digest=request.digest, decision=Decision.ALLOW))
+    await seen(house, session.id, lambda now: now.state is S.IDLE and now.receipts[-1].state is ReceiptState.FINISHED)
+
+    assert ("screen", "Bash rm -rf build") == (asking.source, request.title)
+    await shown(house, asking, "two")
