@@ -16,7 +16,7 @@ from kasmon.model.candidate import Candidate, default_socket, meant
 from kasmon.model.command import Adopted, Launch, Mode
 from kasmon.model.event import SessionCreated
 from kasmon.model.permission import SessionId
-from kasmon.paths import Places, write_private
+from kasmon.paths import Places, expanded, write_private
 from kasmon.supervisor.begin import begin
 from kasmon.supervisor.create import claim
 from kasmon.supervisor.names import announce, proper
@@ -82,7 +82,7 @@ async def _seen(places: Places, socket: str) -> ForeignPanes:
 
 def _socket(places: Places, socket: str) -> Path:
     if socket:
-        return Path(socket).expanduser().absolute()
+        return expanded(socket).absolute()
     return default_socket(os.environ, os.getuid(), places.tmux_socket)
 
 

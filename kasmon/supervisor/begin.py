@@ -6,6 +6,8 @@ import os
 import time
 from typing import Final
 
+import msgspec
+
 from kasmon.backends.surroundings import encoded, inherited, own_prefixes
 from kasmon.config import in_force
 from kasmon.errors import (
@@ -17,14 +19,15 @@ from kasmon.errors import (
     UnavailableError,
 )
 from kasmon.host.alive import HostLock, lock_holder
-from kasmon.host.book import Book, advanced, begun
+from kasmon.host.book import Book, advanced, begun, wanted
 from kasmon.host.client import link
 from kasmon.host.spawn import last_words
 from kasmon.host.wire import Start
 from kasmon.model.command import Launch, Mode
-from kasmon.model.event import SessionEnded, SessionStarted
+from kasmon.model.event import LineFound, SessionEnded, SessionStarted
+from kasmon.model.permission import SessionId
 from kasmon.model.state import SessionState
-from kasmon.paths import Places
+from kasmon.paths import Places, write_private
 from kasmon.supervisor.facts import Facts
 
 START_S: Final = 60.0
@@ -49,9 +52,9 @@ async def begin(places: Places, launch: Launch, *, again: bool = False) -> None:
     try:
         facts = await asyncio.to_thread(Facts, places, launch.session)
         now, _ = await asyncio.to_thread(lambda: advanced(places, begun(places, launch.session)))
-        if now.generation >= launch.generation:
-            return
-        await _start(places, launch, facts, again)
+        if now.generation < launch.generation:
+            await _start(places, launch, facts, again)
+        await asyncio.to_thread(forget_prompt, places, launch.session)
     except TimedOutError:
         raise
     except KasmonError as error:
@@ -59,6 +62,18 @@ async def begin(places: Places, launch: Launch, *, again: bool = False) -> None:
         raise
     except OSError as error:
         raise UnavailableError(f"cannot read what became of {launch.name!r}: {error.strerror or error}.") from error
+
+
+def forget_prompt(places: Places, session: SessionId) -> None:
+    """Take the first prompt out of the session's `launch.json`; the log has it, and knows what became of it.
+
+    It stays there until the agent runs: another try at a start that failed needs it.
+    """
+    with contextlib.suppress(KasmonError, OSError):  # it is a courtesy, and the file is ours alone
+        launch = wanted(places, session)
+        if launch.prompt:
+            spent = msgspec.structs.replace(launch, prompt="")
+            write_private(places.launch(session), msgspec.json.encode(spent))
 
 
 async def _start(places: Places, launch: Launch, facts: Facts, again: bool) -> None:
@@ -85,7 +100,7 @@ async def _hear(places: Places, launch: Launch, facts: Facts, unreachable: Kasmo
     while True:
         is_hosted = unreachable is None and await asyncio.to_thread(lock_holder, lock) is not None
         for event in await asyncio.to_thread(facts.more):
-            if isinstance(event, SessionStarted):
+            if isinstance(event, SessionStarted | LineFound):
                 return
             if isinstance(event, SessionEnded):
                 why = (event.why or "it ended at once").rstrip(".")
@@ -112,7 +127,8 @@ def _leave_ended(places: Places, launch: Launch, why: str) -> None:
             return
         try:
             book = Book(places, launch.session)
-            if book.session.state is not SessionState.ENDED:
+            may_live_on = bool(launch.machine) and book.session.state is SessionState.LOST
+            if book.session.state is not SessionState.ENDED and not may_live_on:
                 book.append(SessionEnded(at=time.time(), why=why, never_began=True))
         finally:
             lock.let_go()

@@ -13,9 +13,8 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
-UUID: Final = r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"
-ROLLOUT: Final = re.compile(rf"rollout-.*-({UUID})\.jsonl")
-"""The file that codex has open while a conversation goes on."""
+from kasmon.backends.tmux.rollout import UUID, named
+
 ALONE: Final = ("-c", "features.daemon_auto_start=false")
 """For codex: its terminal keeps its conversations to itself. Else the first one starts a server for all of them, which
 outlives it, has its variables, and holds its conversation, so that nobody else can go on with it."""
@@ -42,6 +41,15 @@ def resuming(program: str, argv: Sequence[str], conversation: str) -> tuple[str,
     if program in AFTER_FLAGS:
         return (*argv, AFTER_FLAGS[program], conversation)
     return None
+
+
+def resumed(program: str, argv: Sequence[str], before: str | None, conversation: str) -> tuple[str, ...] | None:
+    """Like `resuming`, of an *argv* that may go on with the conversation *before* already."""
+    if before and program == "codex" and tuple(argv[1:3]) == ("resume", before):
+        argv = (argv[0], *argv[3:])
+    elif before and tuple(argv[-2:]) == (AFTER_FLAGS.get(program), before):
+        argv = argv[:-2]
+    return resuming(program, argv, conversation)
 
 
 def conversation_of(program: str, pid: int) -> Conversation | None:
@@ -79,5 +87,5 @@ def _registered(pid: int, environment: dict[str, str]) -> Conversation | None:
 
 
 def _rolled_out(paths: Sequence[str]) -> Conversation | None:
-    found = {match[1] for path in paths if (match := ROLLOUT.fullmatch(Path(path).name))}
+    found = {match[1] for path in paths if (match := named(path))}
     return Conversation(found.pop(), None) if len(found) == 1 else None

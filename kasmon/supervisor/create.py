@@ -11,15 +11,17 @@ from typing import Final
 
 import msgspec
 
+from kasmon.backends import trust
 from kasmon.backends.surroundings import encoded, inherited, own_prefixes, secret_values
 from kasmon.config import Config, Resolved, resolve
+from kasmon.config.address import there
 from kasmon.errors import SessionEndedError, SessionNotFoundError, UnableError, UnavailableError, UsageError
 from kasmon.host.hiding import Hiding
 from kasmon.model.command import Launch, Mode
 from kasmon.model.event import SessionCreated
 from kasmon.model.permission import SessionId
 from kasmon.model.state import ALIVE
-from kasmon.paths import Places, write_private
+from kasmon.paths import Places, expanded, write_private
 from kasmon.supervisor.environment import own_variables
 from kasmon.supervisor.look import look_once
 from kasmon.supervisor.names import announce, proper
@@ -39,7 +41,7 @@ class NewSession(msgspec.Struct, frozen=True, kw_only=True):
     argv: tuple[str, ...] = ()
     """Any program to run in tmux, with its arguments."""
     workdir: str = ""
-    """Empty is the caller's own folder."""
+    """Empty is the caller's own folder; on another machine it is a path there, and empty the home folder."""
     prompt: str = ""
     """The first prompt."""
     parent: SessionId | None = None
@@ -73,6 +75,7 @@ def prepare(
         NameTakenError: if another session that is not forgotten has the name.
         KasmonError: what `config.resolve` says of an agent that cannot be started.
         UnableError, SessionEndedError, SessionNotFoundError: if there is no terminal to open a window beside.
+        UntrustedFolderError: if a structured agent would run what the folder brings along, and nobody has trusted it.
         UnavailableError: if the state folder takes no files.
     """
     name = proper(wanted.name)
@@ -85,7 +88,7 @@ def prepare(
         mode=resolved.mode,
         backend=resolved.backend,
         argv=resolved.argv,
-        workdir=str(_folder(wanted.workdir)),
+        workdir=there(resolved.machine, wanted.workdir) if resolved.machine else str(_folder(wanted.workdir)),
         prompt=wanted.prompt,
         model=resolved.model,
         parent=_parent(places, wanted.parent, resolved),
@@ -96,12 +99,16 @@ def prepare(
         plan=wanted.plan,
         fallback=resolved.fallback,
         bypassing=resolved.bypassing,
+        machine=resolved.machine,
         window=wanted.window,
         seed=wanted.seed,
         speed=wanted.speed,
         created_at=at,
     )
     _check_writable(launch)
+    if launch.mode is Mode.SDK:
+        passed = inherited(own_prefixes((launch.backend,)) or own_prefixes(launch.argv), variables)
+        trust.check(launch.backend, launch.argv, launch.workdir, passed | own)
     try:
         places.make()
         launch = msgspec.structs.replace(launch, session=claim(places))
@@ -128,15 +135,16 @@ def _furnish(places: Places, launch: Launch, own: Mapping[str, str], variables: 
         write_private(places.environment(launch.session), encoded(own))
         write_private(places.launch(launch.session), msgspec.json.encode(launch))
         passed = inherited(own_prefixes(launch.argv), variables)
-        told = Hiding((*own.values(), *secret_values(passed))).fact(launch)
-        announce(places, SessionCreated(at=launch.created_at, launch=told, machine=socket.gethostname()))
+        told = Hiding((*own.values(), *secret_values(passed))).fact(msgspec.structs.replace(launch, prompt=""))
+        machine = launch.machine or socket.gethostname()
+        announce(places, SessionCreated(at=launch.created_at, launch=told, machine=machine))
     except BaseException:
         shutil.rmtree(places.folder(launch.session), ignore_errors=True)
         raise
 
 
 def _folder(workdir: str) -> Path:
-    folder = Path(workdir or ".").expanduser().absolute()
+    folder = expanded(workdir or ".").absolute()
     if not folder.is_dir():
         why = "is no folder" if folder.exists() else "does not exist"
         raise UsageError(f"the folder {str(folder)!r} {why}.", hint="Make it first, or give another.")

@@ -52,6 +52,8 @@ async def move(places: Places, config: Config, session: Session, to: Mode) -> La
             f"session {session.name!r} has {session.queue} prompts waiting.", hint="Let them run or take them back."
         )
     before = await asyncio.to_thread(launch_of, places, session.id)
+    if before.machine:
+        raise UnableError(f"session {session.name!r} runs on {before.machine!r}: it has its terminal, and stays in it.")
     resolved = resolve(config, before.agent, to)
     if resolved.mode is not to:
         raise UnableError(f"cannot move {session.name!r} to {to.value!r}: {resolved.fallback}.")

@@ -6,11 +6,13 @@ A `Session` that is passed in is what the caller saw; where it matters the host 
 import asyncio
 import contextlib
 import time
+from pathlib import Path
 from typing import Final
 
 import msgspec
 
 from kasmon.config import Config
+from kasmon.config.address import machine_of
 from kasmon.errors import (
     HostUnreachableError,
     InteractiveOnlyError,
@@ -24,14 +26,28 @@ from kasmon.errors import (
 from kasmon.host.book import wanted as launch_of
 from kasmon.host.client import HostLink, link
 from kasmon.host.wire import Do, Done, Forget, Look, Numbered, PaneSeen, Rename, Say
-from kasmon.model.command import Answer, Configure, Interrupt, Mode, Prompt, Receipt, Requeue, Stop, When, Wish
+from kasmon.model.command import (
+    Answer,
+    Configure,
+    Interrupt,
+    Launch,
+    Mode,
+    Prompt,
+    Receipt,
+    Requeue,
+    Sender,
+    Stop,
+    When,
+    Wish,
+)
 from kasmon.model.event import SessionEnded, SessionForgotten, SessionRenamed
 from kasmon.model.permission import SessionId
 from kasmon.model.session import Session
 from kasmon.model.state import ALIVE, SessionState
 from kasmon.paths import Places, write_private
 from kasmon.store.rules import RuleBook
-from kasmon.supervisor.begin import begin
+from kasmon.supervisor.begin import begin, forget_prompt
+from kasmon.supervisor.conversation import resumed
 from kasmon.supervisor.create import NewSession, prepare
 from kasmon.supervisor.facts import Facts
 from kasmon.supervisor.names import announce, note, proper
@@ -73,7 +89,7 @@ async def create(places: Places, config: Config, wanted: NewSession) -> SessionI
     return launch.session
 
 
-async def send(places: Places, session: Session, text: str, when: When = "now") -> Receipt:
+async def send(places: Places, session: Session, text: str, when: When = "now", by: Sender = "user") -> Receipt:
     """Give the agent *text* as one prompt, and return how far it came until now; the log tells how it goes on.
 
     Raises:
@@ -84,7 +100,7 @@ async def send(places: Places, session: Session, text: str, when: When = "now") 
     """
     if not text.strip():
         raise UsageError("there is no text to send.")
-    receipt = (await _do(places, session, Prompt(text=text, when=when))).receipt
+    receipt = (await _do(places, session, Prompt(text=text, when=when, by=by))).receipt
     if receipt is None:
         raise HostUnreachableError(session.name, "it did not say what became of the prompt")
     return receipt
@@ -194,9 +210,17 @@ async def restart(places: Places, session: Session, *, force: bool = False) -> N
         name=session.name,
         generation=session.generation + 1,
         resume=session.resume_id or launch.resume,
+        argv=_resumed(launch, session.resume_id),
     )
     await asyncio.to_thread(write_private, places.launch(session.id), msgspec.json.encode(launch))
     await begin(places, launch, again=True)
+
+
+def _resumed(launch: Launch, conversation: str | None) -> tuple[str, ...]:
+    """The command line with which a terminal's agent goes on with *conversation*, where it is known how."""
+    if launch.mode is not Mode.TMUX or not conversation or not launch.argv:
+        return launch.argv
+    return resumed(Path(launch.argv[0]).name, launch.argv, launch.resume, conversation) or launch.argv
 
 
 async def rename(places: Places, session: Session, name: str) -> str:
@@ -218,7 +242,7 @@ async def rename(places: Places, session: Session, name: str) -> str:
 
 
 async def forget(places: Places, session: Session) -> None:
-    """Take an ended session off the list, with its variables and its dead pane; its log stays.
+    """Take an ended session off the list, with its variables, its first prompt and its dead pane; its log stays.
 
     One of the user's own tmux is let go as it is: nothing there changes.
 
@@ -267,7 +291,8 @@ async def _do(places: Places, session: Session, wish: Wish | Requeue) -> Done:
         raise SessionEndedError(session.name)
     if session.state is SessionState.LOST:
         why = (session.end_why or "it is lost").rstrip(".")
-        raise HostUnreachableError(session.name, f"{why}; `kasmon restart {session.id}` starts it again")
+        anew = "connects again" if machine_of(session.agent) else "starts it again"
+        raise HostUnreachableError(session.name, f"{why}; `kasmon restart {session.id}` {anew}")
     async with contextlib.aclosing(await link(places, session.id, session.mode)) as host:
         done = await host.ask(Do(n=0, session=session.id, wish=wish))
     if not isinstance(done, Done):
@@ -284,5 +309,6 @@ async def _tell_running_host(places: Places, frame: Numbered) -> None:
 def _strike_off(places: Places, session: SessionId) -> None:
     note(places, SessionForgotten(at=time.time(), session=session))
     places.environment(session).unlink(missing_ok=True)
+    forget_prompt(places, session)
     with contextlib.suppress(KasmonError, OSError):  # a rule for a session that is gone covers nothing
         RuleBook(places.rules).drop_session(session)

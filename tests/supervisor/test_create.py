@@ -17,6 +17,7 @@ from kasmon.errors import (
     SessionNotFoundError,
     UnableError,
     UnavailableError,
+    UntrustedFolderError,
     UsageError,
 )
 from kasmon.model.command import Launch, Mode
@@ -88,6 +89,7 @@ def test_a_taken_name_leaves_nothing_behind(house: House, name: str) -> None:
     [
         (wants(workdir="/no/such/folder"), UsageError, "/no/such/folder"),
         (wants(workdir="/dev/null"), UsageError, "/dev/null"),
+        (wants(workdir="~nobody-has-this-name/x"), UsageError, "~nobody-has-this-name/x"),
         (wants(workdir="/\udcff"), UsageError, "udcff"),
         (wants(""), UsageError, "name ''"),
         (wants(prompt="a\0b"), UsageError, "NUL"),
@@ -153,3 +155,17 @@ def test_a_state_folder_that_takes_nothing_is_an_error_that_says_so(house: House
         prepared(house, wants())
 
     assert isinstance(refused.value, UnavailableError)
+
+
+def test_no_structured_agent_is_made_for_a_folder_that_nobody_trusts(house: House, tmp_path: Path) -> None:
+    program = tmp_path / "claude"
+    program.touch(0o700)
+    (tmp_path / ".mcp.json").write_text('{"mcpServers": {"own": {"command": "touch"}}}')
+    config = Config(agents={"mine": Profile(program=str(program), protocol="claude")})
+    wanted = wants(agent="mine", workdir=str(tmp_path))
+
+    with pytest.raises(UntrustedFolderError, match=r"mcpServers \(own\) in \.mcp\.json"):
+        prepared(house, wanted, config)
+
+    assert () == look_once(house.places, lambda: NOW).sessions
+    assert Mode.TMUX is prepared(house, msgspec.structs.replace(wanted, mode=Mode.TMUX), config).mode

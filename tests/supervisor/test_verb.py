@@ -86,6 +86,7 @@ async def test_a_created_session_runs_and_takes_its_first_prompt(house: House) -
     assert (house.host_of(session.id), True) == (session.host.pid, session.host.alive)
     said = await becomes(house, session.id, lambda now: now.turns == 1 and now.state is SessionState.IDLE)
     assert "hello there" == said.last_line
+    assert "" == (await asyncio.to_thread(launch_of, house.places, session.id)).prompt
 
 
 async def test_a_session_that_is_over_at_once_was_started_all_the_same(house: House) -> None:
@@ -95,7 +96,7 @@ async def test_a_session_that_is_over_at_once_was_started_all_the_same(house: Ho
 
 
 async def test_an_agent_that_does_not_start_leaves_an_ended_session_that_says_why(house: House) -> None:
-    ready = await asyncio.to_thread(prepare, house.places, Config(), wanted(), NOW)
+    ready = await asyncio.to_thread(prepare, house.places, Config(), wanted(prompt="say hello"), NOW)
     broken = msgspec.structs.replace(ready, backend="nobody")
     await asyncio.to_thread(write_private, house.places.launch(ready.session), msgspec.json.encode(broken))
 
@@ -107,6 +108,14 @@ async def test_an_agent_that_does_not_start_leaves_an_ended_session_that_says_wh
     assert "nobody" in session.end_why
     with pytest.raises(SessionEndedError):
         await verb.send(house.places, session, "say hello")
+
+    launch = await asyncio.to_thread(launch_of, house.places, session.id)
+    assert "say hello" == launch.prompt  # another try needs it
+    await verb.forget(house.places, session)
+    kept = [
+        await asyncio.to_thread(path.read_text) for path in (house.places.launch(session.id), house.places.fleet_log)
+    ]
+    assert not [text for text in kept if "hello" in text]
 
 
 async def test_a_host_that_cannot_listen_leaves_an_ended_session_that_says_why(house: House) -> None:

@@ -1,0 +1,26 @@
+"""What a session's worktree changed since it left the others, as a diff for people; blocks, use a thread."""
+
+from pathlib import Path
+from typing import Final
+
+from kasmon.clean import clean_block
+from kasmon.errors import UnableError
+from kasmon.model.session import Session
+from kasmon.supervisor.plans import worktree
+
+LONGEST: Final = 4 << 20
+"""So many characters of a diff are shown."""
+
+
+def diff_of(session: Session) -> str:
+    """The diff of the worktree in which *session* works, cleaned.
+
+    Raises:
+        UnableError: if it works in no git repository.
+        GitError: if git cannot tell.
+    """
+    folder = Path(session.workdir)
+    if not folder.is_dir() or worktree.repository(folder) is None:
+        raise UnableError(f"{session.workdir!r} is in no git repository, so nobody knows what changed there.")
+    top = Path(worktree.where(folder)[0])
+    return clean_block(worktree.diff(top, worktree.fork(top))[:LONGEST])

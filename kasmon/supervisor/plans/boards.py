@@ -1,0 +1,311 @@
+"""The plans as they go on, for who shows them: one frozen `Board` for each, a new one after each change.
+
+It reads and never writes: a plan's log, the text that was agreed to, its file, its runner's lock. A look at plans that
+did not change takes a few `stat` calls.
+"""
+
+import asyncio
+import contextlib
+import operator
+import threading
+import time
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from kasmon.config import Config
+from kasmon.errors import KasmonError
+from kasmon.model.fleet import Fleet
+from kasmon.model.plan.change import changes
+from kasmon.model.plan.next import Ahead, ahead
+from kasmon.model.plan.read import look_at, read
+from kasmon.model.plan.run import PlanRun
+from kasmon.model.plan.spec import Plan, placed
+from kasmon.model.session import Session
+from kasmon.paths import Places
+from kasmon.store.plan import PlanBook, plans
+from kasmon.supervisor.plans import agreement, start
+from kasmon.supervisor.plans.acts import unable
+from kasmon.supervisor.plans.folders import Found, PlanFolders
+from kasmon.supervisor.plans.see import settled
+
+LOOK_S: Final = 0.25
+"""How often it is looked while a plan is not over, in seconds."""
+SELDOM_S: Final = 1.0
+"""How often while all are, and how often at files and locks."""
+MOST: Final = 50
+"""So many plans are shown, the newest ones."""
+
+
+class Edit(msgspec.Struct, frozen=True, kw_only=True):
+    """How a plan's file differs from what runs."""
+
+    digest: str
+    """By which its text is told from every other."""
+    lines: tuple[str, ...] = ()
+    """`+` added, `-` taken away, `~` changed."""
+    refused: tuple[str, ...] = ()
+    """Why it cannot be taken over; its faults, where it has any."""
+    agreement: tuple[str, ...] = ()
+    """What a person agrees to by taking it over."""
+
+
+class Board(msgspec.Struct, frozen=True, kw_only=True):
+    """One plan at one moment, with the sessions of its tasks."""
+
+    id: str
+    """The plan's; of one that was not run yet, its file's path, which no id is like."""
+    plan: Plan
+    run: PlanRun
+    ahead: Ahead = Ahead((), {})
+    sessions: Mapping[str, Session] = {}
+    """By id; those of earlier attempts too."""
+    is_run: bool = True
+    """Whether a process runs it now."""
+    edit: Edit | None = None
+    """None where its file says what runs, or is gone."""
+    problem: str = ""
+    """Why it cannot be shown whole."""
+
+    @property
+    def has_begun(self) -> bool:
+        """Whether it was ever run; otherwise it is a file in one of the plan folders."""
+        return self.run.began_at > 0
+
+
+class Boards:
+    """All plans of one kasmon. Its calls may come from any thread, and may block."""
+
+    def __init__(self, places: Places, fleet: Callable[[], Fleet], config: Callable[[], Config]) -> None:
+        self._places = places
+        self._fleet, self._config = fleet, config
+        self._busy = threading.Lock()
+        self._watched: dict[str, _Watched] = {}
+        self._folder_stamp = 0
+        self._grouped_of: Fleet | None = None
+        self._groups: dict[str, list[Session]] = {}
+        self._boards: tuple[Board, ...] = ()
+        self._files = _Files()
+
+    def look(self) -> tuple[Board, ...]:
+        """The plans now: those that go on first, then those that are over, the newest of each first.
+
+        A plan that did not change is the same object as before, and so is the whole where none did.
+        """
+        with self._busy:
+            self._find()
+            self._group(self._fleet())
+            config = self._config()
+            boards = [watched.look(self._groups.get(id_, ()), config) for id_, watched in self._watched.items()]
+            begun = [board for board in boards if board is not None]
+            at_work = {board.run.file for board in begun if board.run.state != "ended"}
+            files = [board for board in self._files.look(config) if board.id not in at_work]
+            found = sorted((*begun, *files), key=_place)
+            if not _same(found, self._boards):
+                self._boards = tuple(found)
+            return self._boards
+
+    async def changes(self) -> AsyncIterator[tuple[Board, ...]]:
+        """Yield the plans now, then after each change. Never ends by itself; all file work is done in a thread."""
+        shown: tuple[Board, ...] | None = None
+        while True:
+            boards = await asyncio.to_thread(self.look)
+            if boards is not shown:
+                shown = boards
+                yield boards
+            is_at_work = any(board.has_begun and board.run.state != "ended" for board in boards)
+            await asyncio.sleep(LOOK_S if is_at_work else SELDOM_S)
+
+    def _find(self) -> None:
+        """Learn of plans that were begun since the last look."""
+        try:
+            stamp = self._places.plans.stat().st_mtime_ns
+        except OSError:
+            stamp = 0
+        if stamp == self._folder_stamp:
+            return
+        self._folder_stamp = stamp
+        newest = plans(self._places)[-MOST:]
+        self._watched = {id_: self._watched.get(id_) or _Watched(PlanBook(self._places, id_)) for id_ in newest}
+
+    def _group(self, fleet: Fleet) -> None:
+        if fleet is self._grouped_of:
+            return
+        self._grouped_of, self._groups = fleet, {}
+        for session in fleet.sessions:
+            if session.plan in self._watched:
+                self._groups.setdefault(session.plan, []).append(session)
+
+
+class _Files:
+    """The plan files of the config's folders, as boards."""
+
+    def __init__(self) -> None:
+        self._config: Config | None = None
+        self._folders = PlanFolders(())
+        self._looked_at = float("-inf")
+        self._boards: dict[Found, Board] = {}
+
+    def look(self, config: Config) -> list[Board]:
+        """They now, looked at once a second; one that did not change is the same object."""
+        if config is not self._config:
+            self._config, self._looked_at = config, float("-inf")
+            self._folders = PlanFolders(config.plans.folders, tuple(config.agents))
+            self._boards = {}
+        if time.monotonic() - self._looked_at >= SELDOM_S:
+            self._looked_at = time.monotonic()
+            known = {id(found): board for found, board in self._boards.items()}
+            self._boards = {found: known.get(id(found)) or _unbegun(found, config) for found in self._folders.look()}
+        return list(self._boards.values())
+
+
+def _unbegun(found: Found, config: Config) -> Board:
+    """The board of a plan that nobody has run yet."""
+    file, plan = Path(found.file), settled(found.plan, config)
+    refused = tuple(placed(file.name, fault) for fault in found.faults)
+    if not refused and (why := unable(plan)):
+        refused = (why,)
+    lines = tuple(f"+ task {task.id}: {task.title}" for task in plan.tasks)
+    text = "" if refused else _text(file)
+    edit = Edit(
+        digest=start.digest(text),
+        lines=lines,
+        refused=refused,
+        agreement=tuple(agreement.shown(plan, config, file.parent)) if not refused else (),
+    )
+    run = PlanRun(name=plan.name, file=found.file, folder=str(file.parent))
+    return Board(id=found.file, plan=plan, run=run, is_run=False, edit=edit, problem=refused[0] if refused else "")
+
+
+def _text(file: Path) -> str:
+    try:
+        return start.text_of(file)
+    except (KasmonError, OSError):
+        return ""
+
+
+class _Watched:
+    """One plan, and what is known of it from the last look."""
+
+    def __init__(self, book: PlanBook) -> None:
+        self._book = book
+        self._size = -1
+        self._sessions: tuple[Session, ...] = ()
+        self._config: Config | None = None
+        self._plan, self._agreed = Plan(name=book.plan), ""
+        """What runs, and the digest of its text."""
+        self._settled: tuple[Plan, Config, Plan] | None = None
+        """What was settled last, by which config, and what came of it."""
+        self._is_run, self._looked_at = True, float("-inf")
+        self._file_stamp: object = None
+        self._edit: Edit | None = None
+        self._edit_of: PlanRun | None = None
+        """How far it was when its file was compared."""
+        self._board: Board | None = None
+
+    def look(self, sessions: Iterable[Session], config: Config) -> Board | None:
+        """It now; None while nobody has begun it."""
+        now = tuple(sessions)
+        is_new = self._board is None or config is not self._config or not _same(now, self._sessions)
+        self._sessions, self._config = now, config
+        problem = ""
+        try:
+            if self._board is None or self._book.run.state != "ended":
+                is_new |= self._read()
+            if self._book.run.began_at == 0:
+                return None
+            is_new |= self._learn()
+            is_new |= self._look_around(config)
+        except (OSError, KasmonError) as error:
+            problem = error.message if isinstance(error, KasmonError) else str(error.strerror or error)
+        if self._board is None or is_new or problem != self._board.problem:
+            self._board = self._made(problem)
+        return self._board
+
+    def _read(self) -> bool:
+        if (size := self._book.size()) == self._size:
+            return False
+        self._size = size
+        return self._book.more()
+
+    def _learn(self) -> bool:
+        """Read the text that was agreed to, where it is another one; whether it is."""
+        digest = self._book.run.digest
+        if digest == self._agreed:
+            return False
+        self._plan = read(self._book.agreed.read_text("utf-8"), Path(self._book.run.file).name)
+        self._agreed = digest
+        return True
+
+    def _look_around(self, config: Config) -> bool:
+        """Look at the runner's lock and at the plan's file, once a second; whether one of them is another."""
+        before = self._is_run, self._edit
+        if self._book.run.state == "ended":
+            self._is_run, self._edit = False, None
+        elif time.monotonic() - self._looked_at >= SELDOM_S:
+            self._looked_at = time.monotonic()
+            self._is_run = start.is_run(self._book)
+            self._look_at_file(config)
+        return before != (self._is_run, self._edit)
+
+    def _look_at_file(self, config: Config) -> None:
+        file = Path(self._book.run.file)
+        stamp: object = None
+        with contextlib.suppress(OSError):
+            facts = file.stat()
+            stamp = (facts.st_mtime_ns, facts.st_size)
+        if stamp == self._file_stamp and self._book.run is self._edit_of:
+            return
+        self._file_stamp, self._edit_of, self._edit = stamp, self._book.run, None
+        if stamp is not None:
+            with contextlib.suppress(KasmonError, OSError):
+                self._edit = _edit(start.text_of(file), file, self._plan, self._book.run, config)
+
+    def _made(self, problem: str) -> Board:
+        book, config = self._book, self._config or Config()
+        if self._settled is None or self._settled[0] is not self._plan or self._settled[1] is not config:
+            self._settled = (self._plan, config, settled(self._plan, config))
+        plan, sessions = self._settled[2], {str(session.id): session for session in self._sessions}
+        return Board(
+            id=book.plan,
+            plan=plan,
+            run=book.run,
+            ahead=ahead(plan, book.run, sessions, plan.limit, time.time()),
+            sessions=sessions,
+            is_run=self._is_run,
+            edit=self._edit,
+            problem=problem,
+        )
+
+
+def _edit(text: str, file: Path, plan: Plan, run: PlanRun, config: Config) -> Edit | None:
+    """How *text* differs from *plan*; None where it does not."""
+    digest = start.digest(text)
+    if digest == run.digest:
+        return None
+    new, faults = look_at(text, str(file), tuple(config.agents))
+    if faults:
+        return Edit(digest=digest, refused=tuple(placed(file.name, fault) for fault in faults))
+    lines, refused = changes(plan, new, run)
+    if not lines:
+        return None
+    folder, remarks = Path(run.folder), []
+    refused = (*refused, why) if (why := unable(new)) else refused
+    try:
+        remarks = [f"  but {remark}" for remark in agreement.grounds(new, folder)]
+    except KasmonError as error:
+        refused = (*refused, error.message)
+    return Edit(
+        digest=digest, lines=lines, refused=refused, agreement=(*agreement.shown(new, config, folder), *remarks)
+    )
+
+
+def _same(one: Sequence[object], other: Sequence[object]) -> bool:
+    """Whether both hold the very same objects."""
+    return len(one) == len(other) and all(map(operator.is_, one, other))
+
+
+def _place(board: Board) -> tuple[bool, float]:
+    return board.run.state == "ended", -(board.run.ended_at or board.run.began_at)

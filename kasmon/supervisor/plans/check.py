@@ -1,0 +1,92 @@
+"""A task's check: a shell command that a person agreed to, run where the task worked, bounded in time and output."""
+
+import asyncio
+import contextlib
+import os
+import secrets
+import signal
+import time
+from collections.abc import Mapping
+from typing import Final
+
+from kasmon.backends.family import MARK, Family
+from kasmon.backends.tmux.ending import signal_name
+from kasmon.clean import clean_block
+from kasmon.model.plan.fact import TaskChecked
+
+LIMIT_S: Final = 600.0
+"""How long a check may take, in seconds."""
+KEPT_BYTES: Final = 16_384
+"""How much of the end of what it prints is kept."""
+READS: Final = 16
+"""A flood leaves the loop to others after so many blocks."""
+
+
+async def run_check(
+    task: str, attempt: int, command: str, folder: str, variables: Mapping[str, str], limit_s: float = LIMIT_S
+) -> TaskChecked:
+    """The fact of what *command* found, run by `sh` in *folder*. All that it started is ended with it. Never raises."""
+    began = time.monotonic()
+
+    def found(ok: bool, exit_code: int | None, why: str, output: bytes) -> TaskChecked:
+        said = clean_block(output.decode("utf-8", "replace"))
+        took_s = time.monotonic() - began
+        return TaskChecked(
+            at=time.time(), task=task, attempt=attempt, ok=ok, exit_code=exit_code, why=why, output=said, took_s=took_s
+        )
+
+    mark, kept = secrets.token_hex(8), bytearray()
+    theirs, ours = os.pipe()
+    os.set_blocking(theirs, False)
+    try:
+        process = await asyncio.create_subprocess_exec(
+            "/bin/sh",
+            "-c",
+            command,
+            cwd=folder,
+            env=dict(variables) | {MARK: mark},
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=ours,
+            stderr=ours,
+            start_new_session=True,
+        )
+    except (OSError, ValueError) as error:
+        os.close(theirs)
+        reason = error.strerror or error if isinstance(error, OSError) else error
+        return found(False, None, f"it could not be started: {reason}", b"")
+    finally:
+        os.close(ours)
+    loop = asyncio.get_running_loop()
+    loop.add_reader(theirs, _drain, loop, theirs, kept)
+    try:
+        async with asyncio.timeout(limit_s):
+            code = await process.wait()
+    except TimeoutError:
+        return found(False, None, f"it took longer than {limit_s:g} s", bytes(kept))
+    finally:
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(process.pid, signal.SIGKILL)
+        await process.wait()
+        await asyncio.to_thread(Family(process.pid, mark).end)
+        _drain(loop, theirs, kept)
+        loop.remove_reader(theirs)
+        os.close(theirs)
+    why = "" if code >= 0 else f"it was ended by {signal_name(-code)}"
+    return found(code == 0, code if code >= 0 else None, why, bytes(kept))
+
+
+def _drain(loop: asyncio.AbstractEventLoop, pipe: int, kept: bytearray) -> None:
+    """Read what stands in *pipe*; the last `KEPT_BYTES` of all that it held stay in *kept*.
+
+    It is a pipe of our own: whoever keeps its other end open, a child that the check left behind, keeps nobody waiting.
+    """
+    for _ in range(READS):
+        try:
+            block = os.read(pipe, 1 << 16)
+        except BlockingIOError:
+            return
+        if not block:
+            loop.remove_reader(pipe)
+            return
+        kept += block
+        del kept[:-KEPT_BYTES]

@@ -1,0 +1,64 @@
+"""The plan files in the folders that the config names, read anew when they change. Calls block; use a thread."""
+
+import os
+import re
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from kasmon.errors import KasmonError
+from kasmon.model.plan.read import is_plan, look_at
+from kasmon.model.plan.spec import Fault, Plan
+from kasmon.paths import expanded
+from kasmon.supervisor.plans.start import text_of
+
+MARKS: Final = re.compile(r"^(## +Wave\b|\s*\[\[\s*task\s*\]\])", re.MULTILINE)
+"""What a file has that is meant as a plan; a README beside it has neither."""
+MOST: Final = 500
+"""So many files of one folder are looked at."""
+
+
+class Found(NamedTuple):
+    """One plan file as it is now."""
+
+    file: str
+    plan: Plan
+    """Good to be run where there are no faults, else to be shown."""
+    faults: tuple[Fault, ...] = ()
+
+
+class PlanFolders:
+    """The plan files in *folders*; what did not change since the last look is not read again."""
+
+    def __init__(self, folders: Iterable[str], agents: Sequence[str] | None = None) -> None:
+        self._folders = [expanded(folder) for folder in folders]
+        self._agents = agents
+        self._known: dict[str, tuple[tuple[int, int], Found | None]] = {}
+
+    def look(self) -> tuple[Found, ...]:
+        """All plans, by file; those that cannot be read say so in their faults."""
+        seen: dict[str, tuple[tuple[int, int], Found | None]] = {}
+        for path, facts in self._files():
+            before = self._known.get(str(path))
+            mark = facts.st_mtime_ns, facts.st_size
+            seen[str(path)] = before if before is not None and before[0] == mark else (mark, self._read(path))
+        self._known = seen
+        return tuple(found for _, (_, found) in sorted(seen.items()) if found is not None)
+
+    def _files(self) -> list[tuple[Path, os.stat_result]]:
+        found = []
+        for folder in self._folders:
+            try:
+                entries = [entry for entry in os.scandir(folder) if is_plan(entry.name)][:MOST]
+                found += [(Path(entry.path), entry.stat()) for entry in entries if entry.is_file()]
+            except OSError:
+                continue
+        return found
+
+    def _read(self, path: Path) -> Found | None:
+        try:
+            text = text_of(path)
+        except (KasmonError, OSError) as error:
+            why = error.message if isinstance(error, KasmonError) else str(error.strerror)
+            return Found(str(path), Plan(name=path.stem), (Fault(line=0, why=why.rstrip(".")),))
+        return Found(str(path), *look_at(text, path.name, self._agents)) if MARKS.search(text) else None

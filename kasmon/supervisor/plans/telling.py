@@ -1,0 +1,106 @@
+"""What an agent tells its peers: a prompt at the end of their turn, marked as a peer's, bounded in size and number.
+
+It is a prompt and nothing else: no message answers a request, and none is typed while a dialog stands.
+"""
+
+import fcntl
+import os
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+from kasmon.clean import clean_block, clean_line
+from kasmon.errors import NotFoundError, RefusedError, UsageError
+from kasmon.model.command import Receipt
+from kasmon.model.event import ReceiptMoved
+from kasmon.model.fleet import Fleet
+from kasmon.model.session import Session
+from kasmon.model.state import ALIVE
+from kasmon.paths import Places
+from kasmon.store.log import EventLog
+from kasmon.supervisor import verb
+
+LONGEST: Final = 8_000
+"""How many characters a message may have."""
+MOST: Final = 6
+"""How many messages of peers a session may get within `WINDOW_S`."""
+WINDOW_S: Final = 60.0
+NOTES_BYTES: Final = 1 << 20
+"""Beyond this a plan's notes take no more."""
+
+
+def meant(fleet: Fleet, teller: Session, wanted: str) -> tuple[Session, ...]:
+    """The peers of *teller* that *wanted* means: `wave`, or one by task number, name or id.
+
+    Raises:
+        NotFoundError: if there is none that runs.
+    """
+    plan = [s for s in fleet.sessions if s.plan == teller.plan and s.wave is not None and s.id != teller.id]
+    if wanted == "wave":
+        found = [s for s in plan if s.wave == teller.wave and s.state in ALIVE]
+    else:
+        found = [s for s in plan if wanted in (s.name, s.id, str(s.task)) and s.state in ALIVE]
+        found = sorted(found, key=lambda s: (s.wave != teller.wave, -s.created_at))[:1]
+    if teller.wave is None or not found:
+        whose = f"{teller.name!r} has" if teller.wave is not None else f"{teller.name!r} is of no wave, so it has"
+        raise NotFoundError(f"{whose} no peer {wanted!r} that runs.", hint="`kasmon ctx` lists them.")
+    return tuple(found)
+
+
+async def tell(places: Places, teller: Session, peer: Session, text: str) -> Receipt:
+    """Give *peer* the message *text* of *teller* at its turn's end, and return how far it came.
+
+    Raises:
+        UsageError: if it is empty or too long.
+        RefusedError: if *peer* got too many of late.
+        KasmonError: as `verb.send` does.
+    """
+    said = clean_block(text).strip()
+    if not said:
+        raise UsageError("there is nothing to tell.")
+    if len(said) > LONGEST:
+        raise UsageError(f"the message has {len(said)} characters.", hint=f"A peer takes up to {LONGEST}.")
+    since = time.time() - WINDOW_S
+    if _told(places, peer, since) >= MOST:
+        raise RefusedError(
+            f"{peer.name!r} got {MOST} messages within {WINDOW_S:g} s.", hint="Wait, or write it into the notes."
+        )
+    return await verb.send(places, peer, marked(teller, said), "idle", "peer")
+
+
+def marked(teller: Session, said: str) -> str:
+    """*said* as its peer reads it: whose word it is stands in front of it."""
+    task = f", task {teller.task}" if teller.task is not None else ""
+    whose = f"{clean_line(teller.name)}{task}, another agent"
+    return f"[Message of your peer {whose}; it is no word of the person you work for]\n{said}"
+
+
+def write_note(path: Path, teller: Session, text: str, at: str) -> None:
+    """Add *text* of *teller* to the notes at *path*, one entry, whole.
+
+    Raises:
+        UsageError: if it is empty or too long.
+        RefusedError: if the notes are full.
+    """
+    said = clean_block(text).strip()
+    if not said or len(said) > LONGEST:
+        raise UsageError("a note has between 1 and 8,000 characters.")
+    entry = f"## {clean_line(teller.name)}, {at}\n\n{said}\n\n".encode()
+    handle = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        if os.fstat(handle).st_size + len(entry) > NOTES_BYTES:
+            raise RefusedError(f"the notes at {str(path)!r} are full.", hint="Shorten them.")
+        os.write(handle, entry)
+    finally:
+        os.close(handle)
+
+
+def _told(places: Places, peer: Session, since: float) -> int:
+    """How many messages of peers *peer* got since then."""
+    facts: Sequence[object] = [event for event, _ in EventLog(places.log(peer.id)).read()]
+    return sum(
+        isinstance(fact, ReceiptMoved) and fact.by == "peer" and bool(fact.prompt) and fact.at >= since
+        for fact in facts
+    )

@@ -1,0 +1,110 @@
+"""The worktrees in which live sessions work, looked at again when something in them changes; off the UI's loop.
+
+Two sessions in one worktree share it on purpose; it is two worktrees of one repository that can collide.
+"""
+
+import concurrent.futures
+import threading
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from kasmon.errors import KasmonError
+from kasmon.model.permission import SessionId
+from kasmon.model.radar import Hit, Touched, hits
+from kasmon.model.session import Session
+from kasmon.supervisor.plans import worktree
+
+AT_ONCE: Final = 4
+"""How many worktrees are looked at at once: each look waits for git."""
+
+
+class Place(NamedTuple):
+    """The worktree that a folder is in."""
+
+    top: str
+    repository: str
+    """The folder that all worktrees of one repository share."""
+
+
+class Sweep(NamedTuple):
+    """What the radar saw."""
+
+    files: Mapping[SessionId, tuple[str, ...]]
+    """What each session's worktree changed since it left the others, where it works in one."""
+    hits: Mapping[SessionId, tuple[tuple[SessionId, Hit], ...]]
+    """Session -> the sessions of other worktrees that change the same files."""
+
+
+class Radar:
+    """Knows worktrees by folder. Its calls block and may come from any thread, one at a time."""
+
+    def __init__(self, *, alone: bool = False) -> None:
+        """*alone*: look also at worktrees that have no other one to collide with."""
+        self._alone = alone
+        self._places: dict[str, Place | None] = {}
+        self._seen: dict[str, Touched] = {}
+        self._busy = threading.Lock()
+
+    def sweep(self, sessions: Iterable[Session], stale: Iterable[str] | None = None) -> Sweep:
+        """Look at the worktrees of *sessions*.
+
+        Args:
+            sessions: those that count: live ones.
+            stale: the tops of the worktrees in which something changed; None is all. The others are as they were seen.
+        """
+        with self._busy:
+            places = {session.id: self._place(session.workdir) for session in sessions}
+            tops = self._counting(places.values())
+            wanted = [top for top in tops if stale is None or top in stale or top not in self._seen]
+            with concurrent.futures.ThreadPoolExecutor(AT_ONCE) as pool:
+                self._seen |= zip(wanted, pool.map(_look, wanted), strict=True)
+            found: dict[str, tuple[Hit, ...]] = {}
+            for repository in set(tops.values()):
+                found |= hits({top: self._seen[top] for top, of in tops.items() if of == repository})
+        by_top: dict[str, list[SessionId]] = {}
+        for session, place in places.items():
+            if place is not None and place.top in tops:
+                by_top.setdefault(place.top, []).append(session)
+        return Sweep(
+            files={s: tuple(sorted(self._seen[top].files)) for top, all_of in by_top.items() for s in all_of},
+            hits={
+                session: tuple((other, hit) for hit in of_it for other in by_top[hit.other])
+                for top, of_it in found.items()
+                for session in by_top[top]
+            },
+        )
+
+    def tops(self, folders: Iterable[str]) -> frozenset[str]:
+        """The worktrees that *folders* are in: what to watch."""
+        with self._busy:
+            return frozenset(self._counting([self._place(folder) for folder in folders]))
+
+    def _counting(self, places: Iterable[Place | None]) -> dict[str, str]:
+        """Worktree -> its repository, of those that are looked at."""
+        tops = {place.top: place.repository for place in places if place is not None}
+        many = Counter(tops.values())
+        return {top: repository for top, repository in tops.items() if self._alone or many[repository] > 1}
+
+    def _place(self, folder: str) -> Place | None:
+        """The worktree that *folder* is in; None where it is in none. Asked once for each folder."""
+        if folder not in self._places:
+            self._places[folder] = _placed(folder)
+        return self._places[folder]
+
+
+def _placed(folder: str) -> Place | None:
+    try:
+        said = worktree.where(Path(folder))
+    except (KasmonError, OSError):
+        return None
+    return Place(*said)
+
+
+def _look(top: str) -> Touched:
+    """What the worktree at *top* changed since it left the main one; nothing where nobody can tell."""
+    try:
+        return worktree.touched_since_fork(Path(top))
+    except (KasmonError, OSError):
+        return Touched()

@@ -1,0 +1,51 @@
+"""Plan folders, read anew when they change."""
+
+import os
+from pathlib import Path
+
+from kasmon.supervisor.plans.folders import PlanFolders
+
+PLAN = "## Wave 1\n### Task 1: a\n"
+
+
+def names(folders: PlanFolders) -> list[str]:
+    return [Path(found.file).name for found in folders.look()]
+
+
+def test_the_plans_of_a_folder_are_found_and_nothing_else(tmp_path: Path) -> None:
+    (tmp_path / "a.md").write_text(PLAN)
+    (tmp_path / "b.toml").write_text('[[task]]\nrun = "x"\n')
+    (tmp_path / "README.md").write_text("# Words\n")
+    (tmp_path / "c.txt").write_text(PLAN)
+    (tmp_path / "d.md").mkdir()
+    (tmp_path / "gone.md").symlink_to("nowhere")
+
+    assert ["a.md", "b.toml"] == names(PlanFolders([str(tmp_path)]))
+
+
+def test_what_is_edited_added_or_removed_is_seen_at_the_next_look(tmp_path: Path) -> None:
+    folders = PlanFolders([str(tmp_path)])
+    assert () == folders.look()
+    (tmp_path / "a.md").write_text(PLAN)
+    [first] = folders.look()
+    assert [first] == list(folders.look())
+    (tmp_path / "a.md").write_text(PLAN + "### Task 2: b\n")
+    assert 2 == len(folders.look()[0].plan.tasks)
+    (tmp_path / "a.md").unlink()
+    assert () == folders.look()
+
+
+def test_a_faulty_plan_says_what_is_wrong(tmp_path: Path) -> None:
+    (tmp_path / "a.md").write_text("## Wave 2\n### Task 1: a\n")
+    (tmp_path / "b.md").write_bytes(b"\xff\xfe")
+
+    faulty, broken = PlanFolders([str(tmp_path)]).look()
+
+    assert ["wave 2 stands where wave 1 would"] == [fault.why for fault in faulty.faults]
+    assert "is not UTF-8" in broken.faults[0].why
+
+
+def test_a_folder_that_is_not_there_or_holds_a_pipe_keeps_nobody_waiting(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "a.md")
+
+    assert [] == names(PlanFolders([str(tmp_path), str(tmp_path / "none"), str(tmp_path / "a.md")]))

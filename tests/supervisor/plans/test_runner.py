@@ -1,0 +1,195 @@
+"""The runner of a plan: what one that was killed left, the next one takes up; real hosts, scripted agents."""
+
+import asyncio
+import resource
+import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+
+import pytest
+
+from kasmon.config import Config
+from kasmon.config.schema import Plans
+from kasmon.errors import KasmonError
+from kasmon.model.command import Mode
+from kasmon.model.fleet import Fleet
+from kasmon.model.plan.fact import PlanSteered, TaskBegan, decode
+from kasmon.model.plan.prompt import session_name
+from kasmon.model.plan.read import read
+from kasmon.model.plan.run import PlanRun, TaskState
+from kasmon.model.plan.spec import Plan
+from kasmon.model.state import SessionState
+from kasmon.store.plan import PlanBook
+from kasmon.supervisor.create import NewSession, prepare
+from kasmon.supervisor.look import look_once
+from kasmon.supervisor.plans import start
+from kasmon.supervisor.plans.runner import Runner
+from tests.supervisor.house import House
+from tests.waiting import auntil
+
+TEXT = 'advance = "auto"\nworktree = "folder"\n[[task]]\nid = "a"\nprompt = "say hello"\n'
+CONFIG = Config(default_agent="scripted", plans=Plans(max_load=0, believe=True))
+
+
+class Site:
+    """A plan that somebody agreed to in a house of its own."""
+
+    def __init__(self, house: House, text: str = TEXT) -> None:
+        self.house, self.places = house, house.places
+        self.folder = house.folder / "work"
+        self.folder.mkdir()
+        self.plan: Plan = read(text, "tidy.toml")
+        file = self.folder / "tidy.toml"
+        self.book: PlanBook = start.agree(self.places, self.plan, text, file, self.folder, headless=False)
+
+    def session(self, id_: str = "a") -> str:
+        """A session that was made for the first attempt of *id_*, and not started."""
+        task = self.plan.task(id_)
+        wanted = NewSession(
+            name=session_name(self.book.plan, task, 1),
+            agent="scripted",
+            mode=Mode.SDK,
+            workdir=str(self.folder),
+            prompt="say hello",
+            plan=self.book.plan,
+            task=task.number,
+            wave=task.wave,
+        )
+        return prepare(self.places, CONFIG, wanted, time.time()).session
+
+    def fleet(self) -> Fleet:
+        return look_once(self.places)
+
+    def begun(self) -> list[tuple[str, int, str]]:
+        lines = (self.book.folder / "events.jsonl").read_bytes().splitlines()
+        return [(f.task, f.attempt, f.session) for f in map(decode, lines) if isinstance(f, TaskBegan)]
+
+    @asynccontextmanager
+    async def runs(self) -> AsyncIterator[Callable[[], PlanRun]]:
+        """A runner in this process; how far it came."""
+        runner = Runner(self.places, self.book, CONFIG)
+        running = asyncio.create_task(runner.run())
+        try:
+            yield lambda: self.book.run
+        finally:
+            running.cancel()
+            await asyncio.gather(running, return_exceptions=True)
+
+    async def run(self) -> PlanRun:
+        """Until it has ended."""
+        async with asyncio.timeout(30):
+            await Runner(self.places, self.book, CONFIG).run()
+        return self.book.run
+
+
+@pytest.fixture
+def site(house: House) -> Site:
+    return Site(house)
+
+
+@pytest.fixture
+def hanging(house: House) -> Site:
+    return Site(house, TEXT.replace("say hello", "hang"))
+
+
+@pytest.fixture
+def homeless(house: House) -> Site:
+    """It wants a worktree, and is in no repository."""
+    return Site(house, TEXT.replace('"folder"', '"own"'))
+
+
+off = asyncio.to_thread
+"""What blocks is done off the loop, on which the runner itself is tested."""
+
+
+async def test_a_session_that_was_made_and_not_noted_is_taken_and_no_second_one_made(site: Site) -> None:
+    """The runner before died between the two."""
+    session = await off(site.session)
+
+    assert "claimed" == (await site.run()).outcome
+
+    assert [("a", 1, session)] == await off(site.begun)
+    [only] = (await off(site.fleet)).sessions
+    assert (session, 1, SessionState.ENDED) == (only.id, only.generation, only.state)
+
+
+async def test_an_attempt_that_was_noted_and_not_started_is_started_once(site: Site) -> None:
+    session = await off(site.session)
+    began = TaskBegan(at=time.time(), task="a", attempt=1, session=session, workdir=str(site.folder))
+    await off(site.book.add, began)
+
+    assert "claimed" == (await site.run()).outcome
+
+    [only] = (await off(site.fleet)).sessions
+    assert (session, 1, 1) == (only.id, only.generation, only.turns)
+
+
+async def test_an_attempt_that_never_got_a_session_has_failed(site: Site) -> None:
+    await off(site.book.add, TaskBegan(at=time.time(), task="a", attempt=1, session=""))
+
+    async with site.runs() as now:
+        await auntil(lambda: now().of("a").state is TaskState.FAILED)
+
+    assert ("its session could not be made",) == now().of("a").failures
+
+
+async def test_what_cannot_begin_has_failed_with_the_reason_and_a_person_decides(homeless: Site) -> None:
+    async with homeless.runs() as now:
+        await auntil(lambda: now().of("a").state is TaskState.FAILED)
+        await off(homeless.book.steer, "skip", "a")
+        await auntil(lambda: now().state == "ended")
+
+    assert "is in no git repository" in now().of("a").failures[0]
+    assert ("done", "1 skipped") == (now().outcome, now().why)
+
+
+async def test_a_decision_is_heard_while_an_agent_works(hanging: Site) -> None:
+    async with hanging.runs() as now:
+        await auntil(lambda: now().of("a").state is TaskState.RUNNING)
+        await off(hanging.book.add, PlanSteered(at=time.time(), deed="skip", task="a"))
+        await auntil(lambda: now().state == "ended")
+
+    assert [SessionState.ENDED] == [session.state for session in (await off(hanging.fleet)).sessions]
+
+
+async def test_a_plan_whose_agreed_text_is_gone_is_no_endless_wait(site: Site) -> None:
+    await off(lambda: site.book.agreed.unlink())
+
+    with pytest.raises(KasmonError, match="no plan is called 'tidy'"):
+        await site.run()
+
+
+async def test_an_edit_that_was_agreed_to_is_taken_over_while_it_runs(hanging: Site) -> None:
+    more = TEXT.replace("say hello", "hang") + '[[task]]\nid = "b"\nprompt = "say later"\n'
+
+    async with hanging.runs() as now:
+        await auntil(lambda: now().of("a").state is TaskState.RUNNING)
+        await off(start.apply_edit, hanging.book, more)
+        await auntil(lambda: now().of("b").state is TaskState.DONE)
+        assert TaskState.RUNNING is now().of("a").state
+
+
+async def test_a_log_that_takes_nothing_is_tried_again_until_it_does(
+    site: Site, caplog: pytest.LogCaptureFixture
+) -> None:
+    """As on a full disk: a file may not grow beyond the log's size. Nothing is begun twice, and nothing is lost."""
+    log = site.book.folder / "events.jsonl"
+
+    def fill() -> int:
+        with log.open("ab") as file:
+            file.write(b"x" * (1 << 20) + b"\n")
+        return log.stat().st_size
+
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (await off(fill), hard))
+    try:
+        async with site.runs() as now:
+            await auntil(lambda: "cannot write" in caplog.text)
+            assert TaskState.WAITING is now().of("a").state
+            resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+            await auntil(lambda: now().state == "ended", 8.0)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+    assert [1] == [attempt for _, attempt, _ in await off(site.begun)]
+    assert 1 == len((await off(site.fleet)).sessions)
