@@ -8,7 +8,7 @@ differs. Every call has 10 s, unless it says otherwise.
 | `session` | the interface, method by method |
 | `spec` | what is said before a session starts, and what a poll tells |
 | `terminal` | what only a session in tmux has: keys, menus, sizes, somebody who sits at it |
-| `extent` | ranges of lines, and sizes, as a caller says them |
+| `extent` | what a caller says: ranges of lines, sizes, keys, decisions |
 """
 
 from kasmon.execution.session import ExecutionSession

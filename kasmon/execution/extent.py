@@ -1,9 +1,10 @@
-"""Ranges of lines and sizes of terminals, as a caller says them; what makes no sense is a usage error."""
+"""What a caller says: ranges of lines, sizes of terminals, keys, decisions. What makes no sense is a usage error."""
 
 import re
 from typing import Final
 
 from kasmon.errors import UsageError
+from kasmon.model.permission import Decision
 
 WHOLE: Final = ("", "-")
 """The beginning of the buffer as a start, its end as an end."""
@@ -12,13 +13,13 @@ LARGEST: Final = 1000
 """Columns, or rows."""
 
 
-def lines(start: str, end: str) -> tuple[int, int | None]:
+def lines(start: str | int, end: str | int) -> tuple[int, int | None]:
     """The lines from *start* to *end*; their beginning is said, so that an open one is the whole buffer in both modes.
 
     Raises:
         UsageError: if one of them is no such number.
     """
-    first, last = _bound(start, "start"), _bound(end, "end")
+    first, last = _bound(str(start), "start"), _bound(str(end), "end")
     return (0 if first is None else first), last
 
 
@@ -30,6 +31,30 @@ def check_size(columns: int, rows: int) -> None:
     """
     if not (1 <= columns <= LARGEST and 1 <= rows <= LARGEST):
         raise UsageError(f"'{columns}x{rows}' is no terminal's size.", hint=f"Columns and rows go from 1 to {LARGEST}.")
+
+
+def check_text(keys: str) -> None:
+    """Refuse what no terminal and no prompt could hold; a byte that is no UTF-8 may stand there as `os.fsdecode` does.
+
+    Raises:
+        UsageError: if it is none.
+    """
+    try:
+        keys.encode("utf-8", "surrogateescape")
+    except UnicodeEncodeError as error:
+        raise UsageError(f"{keys[error.start : error.end]!r} is no text that could be typed.") from error
+
+
+def decided(choice: str) -> Decision:
+    """The decision that *choice* names.
+
+    Raises:
+        UsageError: if it names none.
+    """
+    try:
+        return Decision(choice)
+    except ValueError as error:
+        raise UsageError(f"{choice!r} is no answer.", hint=f"There are {', '.join(Decision)}.") from error
 
 
 def _bound(said: str, which: str) -> int | None:

@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import hashlib
+import time
 from pathlib import Path
 from typing import Final
 
@@ -13,10 +14,11 @@ from kasmon.errors import (
     RequestNotFoundError,
     SessionEndedError,
     SessionNotFoundError,
+    UnavailableError,
     UsageError,
 )
-from kasmon.execution.extent import check_size, lines
-from kasmon.execution.spec import LaunchSpec, Poll, window
+from kasmon.execution.extent import check_size, check_text, decided, lines
+from kasmon.execution.spec import LaunchSpec, Poll, check, window
 from kasmon.execution.terminal import Terminal
 from kasmon.model.command import Answer, Mode
 from kasmon.model.permission import Decision, Request, RequestId, SessionId
@@ -25,6 +27,8 @@ from kasmon.model.state import ALIVE, SessionState
 from kasmon.paths import Places, places
 from kasmon.screens.menu import Menu
 from kasmon.supervisor import verb
+from kasmon.supervisor.begin import begin
+from kasmon.supervisor.create import NewSession, prepare
 from kasmon.supervisor.embedded import EmbeddedTerminal
 from kasmon.supervisor.find import find
 from kasmon.supervisor.look import look_once
@@ -68,6 +72,8 @@ class ExecutionSession:
     async def start(self, workdir: Path | str = "") -> None:
         """Start its agent in *workdir* (default: the caller's own); it runs when this returns.
 
+        Where that fails, or is cancelled, after it came into being, `close` ends it and `restore` tries again.
+
         Raises:
             UsageError: if it was started before, or its spec makes no sense.
             KasmonError: why it cannot be started.
@@ -75,28 +81,28 @@ class ExecutionSession:
         if self._spec is None or self.id:
             raise UsageError("a session is started once.", hint="`restore` brings it back.")
         spec = self._spec
+        check(spec)
         config = self._config if self._config is not None else await asyncio.to_thread(in_force, self._places)
         mode = (await asyncio.to_thread(resolve, config, spec.agent, spec.mode, spec.argv)).mode
-        self.id = await verb.create(
-            self._places,
-            config,
-            verb.NewSession(
-                name=spec.name,
-                agent=spec.agent,
-                mode=mode if spec.mode else None,
-                argv=spec.argv,
-                workdir=str(workdir),
-                prompt=spec.prompt,
-                environment=tuple(f"{name}={value}" for name, value in spec.environment.items()),
-                task=spec.task,
-                wave=spec.wave,
-                peers=spec.peers,
-                plan=spec.plan,
-                window=window(spec) if mode is Mode.TMUX else "",
-                seed=spec.seed,
-                speed=spec.speed,
-            ),
+        wanted = NewSession(
+            name=spec.name,
+            agent=spec.agent,
+            mode=mode if spec.mode else None,
+            argv=spec.argv,
+            workdir=str(workdir),
+            prompt=spec.prompt,
+            environment=tuple(f"{name}={value}" for name, value in spec.environment.items()),
+            task=spec.task,
+            wave=spec.wave,
+            peers=spec.peers,
+            plan=spec.plan,
+            window=window(spec) if mode is Mode.TMUX else "",
+            seed=spec.seed,
+            speed=spec.speed,
         )
+        launch = await asyncio.to_thread(prepare, self._places, config, wanted, time.time())
+        self.id = launch.session  # from here on it can be closed, whatever becomes of the rest
+        await begin(self._places, launch)
 
     async def restore(self) -> None:
         """Bring its agent back, where it does not run; never raises.
@@ -108,7 +114,7 @@ class ExecutionSession:
         self.why_not = ""
         try:
             session = await self._now()
-            if session.state in ALIVE and session.state is not SessionState.LOST:
+            if session.exists:
                 return
             await verb.restart(self._places, session)
         except (KasmonError, OSError) as error:
@@ -120,20 +126,23 @@ class ExecutionSession:
         Raises:
             KasmonError: if it could not be ended.
         """
-        if not self.id:
-            return
-        session = await self._now()
-        if session.state in ALIVE:
-            with contextlib.suppress(SessionEndedError):
+        session = await self._known()
+        if session is not None and session.state in ALIVE:
+            try:
                 await verb.stop(self._places, session)
+            except KasmonError as error:
+                now = None if isinstance(error, SessionEndedError) else await self._known()
+                if now is not None and now.state in ALIVE:  # else it ended by itself, or somebody else ended it
+                    raise
 
     async def exists(self) -> bool:
         """Whether its agent runs; in tmux, a pane that only keeps a dead program's last screen does not count."""
-        return bool(self.id) and (await self._now()).exists
+        session = await self._known()
+        return session is not None and session.exists
 
     async def pid(self) -> int | None:
         """The process id of its agent; None before the start and after the end."""
-        session = await self._now() if self.id else None
+        session = await self._known()
         return session.pid if session is not None and session.exists else None
 
     @property
@@ -158,7 +167,7 @@ class ExecutionSession:
             return "\n".join(await self._terminal.rows(session))
         return "\n".join(await verb.read(self._places, session, 0, None))
 
-    async def capture_range(self, start: str = "", end: str = "") -> str:
+    async def capture_range(self, start: str | int = "", end: str | int = "") -> str:
         """The lines from *start* to *end*, both included, counted in the whole buffer in both modes.
 
         `""` and `"-"` are the buffer's beginning (start) or end (end), `n` the n-th line from 0, `-n` the n-th from the
@@ -194,8 +203,10 @@ class ExecutionSession:
         """tmux: type *keys*. sdk: keep them for `tap_enter`; `"\\x03"` alone interrupts the turn.
 
         Raises:
+            UsageError: if they are no text; none was typed or kept.
             KasmonError: if nobody takes them.
         """
+        check_text(keys)
         session = await self._now()
         if session.mode is Mode.TMUX:
             await self._terminal.type(session, keys)
@@ -207,7 +218,8 @@ class ExecutionSession:
     async def tap_enter(self) -> None:
         """tmux: type Enter, so long after the keys that no program takes it for a part of a paste.
 
-        sdk: give the agent what was typed so far as one prompt; where that fails it is kept.
+        sdk: give the agent what was typed so far as one prompt. Where nobody is there it is kept; where it was refused,
+        or may have been taken, it is not.
 
         Raises:
             KasmonError: if the agent does not take it.
@@ -221,31 +233,33 @@ class ExecutionSession:
             return
         try:
             await verb.send(self._places, session, text)
-        except KasmonError:
+        except (SessionEndedError, UnavailableError):
             self._typed = text + self._typed
             raise
 
-    async def respond(self, choice: Decision, request: str | None = None) -> None:
+    async def respond(self, choice: Decision | str, request: str | None = None) -> None:
         """Answer what it asks: the request with that id, else the oldest one.
 
         sdk: the request is the agent's own. tmux: only where a screen file knows the program's menu; it is looked at
-        again right before the key is pressed, and *request* is then the digest of `on_screen`.
+        again right before the key is pressed, and seen to be gone when this returns. *request* may there also be the
+        digest of `on_screen`.
 
         Raises:
+            UsageError: if *choice* is no decision.
             RequestNotFoundError: if it asks nothing.
             StaleRequestError: if it asks something else by now.
             UnableError: if it does not take this answer, or nobody knows its menu.
         """
+        decision = decided(choice)
         session = await self._now()
         if session.mode is Mode.TMUX:
-            await self._terminal.press(session, choice, request)
-            return
-        asked = session.open_request(RequestId(request)) if request else next(iter(session.asks), None)
-        if asked is None:
-            raise RequestNotFoundError(request or session.name)
-        await verb.answer(
-            self._places, session, Answer(request=asked.id, digest=asked.digest, decision=Decision(choice))
-        )
+            asked = await self._terminal.asked(self._now, request)
+        else:
+            known = session.open_request(RequestId(request)) if request else next(iter(session.asks), None)
+            if known is None:
+                raise RequestNotFoundError(request or session.name)
+            asked = known
+        await verb.answer(self._places, session, Answer(request=asked.id, digest=asked.digest, decision=decision))
 
     async def permissions(self) -> tuple[Request, ...]:
         """What it asks, oldest first; of a terminal, see `on_screen`."""
@@ -309,12 +323,14 @@ class ExecutionSession:
 
     # -- within
 
+    async def _known(self) -> Session | None:
+        """It as it is now; None before the start, and once it is forgotten."""
+        return (await asyncio.to_thread(look_once, self._places)).get(self.id) if self.id else None
+
     async def _now(self) -> Session:
-        if not self.id:
-            raise SessionNotFoundError(self._spec.name if self._spec is not None else "")
-        session = (await asyncio.to_thread(look_once, self._places)).get(self.id)
+        session = await self._known()
         if session is None:
-            raise SessionNotFoundError(self.id)
+            raise SessionNotFoundError(self.id or (self._spec.name if self._spec is not None else ""))
         return session
 
     async def _interactive(self, operation: str) -> Session:

@@ -6,6 +6,7 @@ from typing import NamedTuple
 import msgspec
 
 from kasmon.clean import clean_line
+from kasmon.errors import UsageError
 from kasmon.model.command import Mode
 
 
@@ -44,6 +45,21 @@ class Poll(NamedTuple):
     content: str
     captured: bool
     """False where the content could not be had; it is the last known one then. Always true in sdk mode."""
+
+
+def check(spec: LaunchSpec) -> None:
+    """Refuse what no session could be.
+
+    Raises:
+        UsageError: if a variable's name or a number of *spec* is none.
+    """
+    for name in spec.environment:
+        if "=" in name:
+            raise UsageError(f"{name!r} is no name for a variable.")
+    for field in ("task", "wave", "peers"):
+        number = getattr(spec, field)
+        if number is not None and number < 0:
+            raise UsageError(f"{number} is no {field}: it counts from 0.")
 
 
 def window(spec: LaunchSpec) -> str:

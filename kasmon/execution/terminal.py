@@ -3,9 +3,10 @@
 import asyncio
 import contextlib
 import signal
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Final
 
+from kasmon.clean import HIDDEN
 from kasmon.errors import (
     RequestNotFoundError,
     SessionEndedError,
@@ -15,7 +16,7 @@ from kasmon.errors import (
 )
 from kasmon.host.client import HostLink, link
 from kasmon.host.wire import Blur, Focus, Keys
-from kasmon.model.permission import Decision
+from kasmon.model.permission import Request
 from kasmon.model.session import Session
 from kasmon.model.state import ALIVE
 from kasmon.paths import Places
@@ -65,31 +66,35 @@ class Terminal:
         rules = await asyncio.to_thread(screen, session.agent)
         return None if rules is None else menu(await self.rows(session), rules)
 
-    async def press(self, session: Session, choice: Decision, digest: str | None) -> None:
-        """Press the key that means *choice* in the menu on its screen, which is looked at again right before.
+    async def asked(self, look: Callable[[], Awaitable[Session]], wanted: str | None) -> Request:
+        """The request of the menu that stands on its screen, as its host has it, which may see it a moment later.
+
+        Args:
+            look: the session as it is now.
+            wanted: the digest of the menu that is meant, or its request's id.
 
         Raises:
-            UnableError: if nobody knows its menu, or that does not take this.
-            RequestNotFoundError: if there is none.
-            StaleRequestError: if it is not that of *digest*, or is another by now.
+            UnableError: if nobody knows its menu.
+            RequestNotFoundError: if none stands there.
+            StaleRequestError: if it is not the one that is *wanted*.
+            TimedOutError: if the host has not made a request of it within `CALL_S`.
         """
+        session = await look()
         if await asyncio.to_thread(screen, session.agent) is None:
             raise UnableError(f"nobody knows the menu of {session.agent!r}.", hint="Answer in its terminal.")
-        shown = await self.menu(session)
-        if shown is None:
-            raise RequestNotFoundError(session.name)
-        if digest not in (None, shown.digest):
-            raise StaleRequestError(str(digest))
-        key = shown.keys.get(Decision(choice))
-        if key is None:
-            raise UnableError(
-                f"the menu of {session.name!r} does not take {str(choice)!r}.",
-                hint=f"It takes {', '.join(shown.keys)}.",
-            )
-        again = await self.menu(session)
-        if again is None or again.digest != shown.digest:
-            raise StaleRequestError(session.name)
-        await self.type(session, key)
+        try:
+            async with asyncio.timeout(CALL_S):
+                while (shown := await self.menu(session)) is not None:
+                    request = next((asked for asked in session.asks if _is_of(asked, shown)), None)
+                    if wanted not in (None, shown.digest) and (request is None or wanted != request.id):
+                        raise StaleRequestError(str(wanted))
+                    if request is not None:
+                        return request
+                    await asyncio.sleep(LOOK_S)
+                    session = await look()
+        except TimeoutError as error:
+            raise TimedOutError(f"what stands on the screen of {session.name!r} became no request.") from error
+        raise RequestNotFoundError(session.name)
 
     async def attach(self, session: Session) -> None:
         """Sit down at it, in the caller's own terminal; returns when the person leaves it, or `detach` is called.
@@ -136,3 +141,8 @@ class Terminal:
                     await asyncio.sleep(LOOK_S)
         except TimeoutError as error:
             raise TimedOutError(f"{session.name!r} did not take the size {columns}x{rows}.") from error
+
+
+def _is_of(request: Request, menu: Menu) -> bool:
+    """Whether *request* is what *menu* asks; where it holds secrets, its host has hidden them."""
+    return request.answerable and (request.shown == menu.text or HIDDEN in request.shown)
