@@ -15,7 +15,7 @@ from kasmon.commands.output import say, say_block, tell
 from kasmon.errors import RefusedError, RequestClosedError, RequestNotFoundError, UnableError, UsageError
 from kasmon.host.policy import project_of
 from kasmon.model.alike import strings, texts
-from kasmon.model.command import Answer
+from kasmon.model.command import Answer, Mode
 from kasmon.model.fleet import Fleet
 from kasmon.model.permission import AskKind, Decision, Request, RequestId
 from kasmon.model.rule import Scope
@@ -53,7 +53,8 @@ def answer(
     session, request = meant(look_once(where), wanted)
     labels = tuple(_label(request, label) for label in labels)
     _check(request, decision, labels)
-    if decision in STANDING and scope == "plan" and not session.plan:
+    makes_rule = decision in STANDING and session.mode is not Mode.TMUX
+    if makes_rule and scope == "plan" and not session.plan:
         raise UnableError(f"session {session.id!r} belongs to no plan.", hint="Use --scope session or --scope project.")
     if decision in STANDING and _holds_secrets(request, known_values(where, request.session)):
         raise UnableError(
@@ -61,7 +62,7 @@ def answer(
         )
     tool_input = _edited(edited) if decision is Decision.EDIT else None
     if not digest:
-        reach = _reach(session, scope) if decision in STANDING else ""
+        reach = _reach(session, scope) if makes_rule else ""
         seen = shown(where, request, decision, edited=tool_input, labels=labels, reach=reach)
         digest = ask(request, decision, seen, wants_json=wants_json)
     given = Answer(
@@ -144,7 +145,7 @@ def shown(
         decision: what the person is about to say.
         edited: the input that it would go on with.
         labels: what is chosen.
-        reach: whose requests a rule would cover.
+        reach: whose requests a rule would cover; empty where the agent's own menu says it.
     """
     known = known_values(where, request.session)
     text, hidden = redact(request.shown or json.dumps(request.input, ensure_ascii=False, indent=2), known)
@@ -163,7 +164,8 @@ def shown(
         ]
     if decision in STANDING:
         effect = "allowed" if decision is Decision.ALWAYS else "denied"
-        lines.append(f"From now on {effect} in {reach}: {visible(request.rule)}")
+        where_to = f"From now on {effect} in {reach}" if reach else "Its own menu says"
+        lines.append(f"{where_to}: {visible(request.rule)}")
     if decision is Decision.CANCEL:
         lines.append("It is denied, and the turn ends.")
     lines += [f"Chosen: {visible(label)}" for label in labels]

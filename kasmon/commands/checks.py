@@ -1,4 +1,4 @@
-"""What `kasmon doctor` looks at: each check has an id, a level, a sentence, and a one-line fix where there is one."""
+"""What `kasmon doctor` looks at, from Python to the hosts that live. Its agents have a page of their own."""
 
 import errno
 import os
@@ -7,37 +7,24 @@ import shutil
 import stat
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from functools import partial
 from pathlib import Path
-from typing import Final, Literal
+from typing import Final
 
-import msgspec
-
+from kasmon.commands.check import Check, Level
+from kasmon.commands.check_agents import agents, fallbacks, hooks
 from kasmon.commands.screen import no_screen
-from kasmon.config import load, offers
+from kasmon.config import load
 from kasmon.config.file import read
 from kasmon.errors import KasmonError
 from kasmon.host.alive import lock_holder
 from kasmon.paths import SOCKET_PATH_BYTES, Places, no_runtime_dir
 from kasmon.supervisor.look import look_once, no_room
 
-Level = Literal["ok", "warn", "fail"]
 TMUX_LIMIT_S: Final = 5.0
 SMALLEST: Final = (80, 24)
 """The smallest terminal that the dashboard is at ease in: columns and rows."""
-
-
-class Check(msgspec.Struct, frozen=True, kw_only=True):
-    """One thing that was looked at."""
-
-    id: str
-    level: Level
-    text: str
-    fix: str = ""
-    """One line: what a person would do about it."""
-    mend: Callable[[], None] | None = None
-    """What `--fix` does about it; only where that is harmless."""
 
 
 def checks(where: Places, environment: Mapping[str, str]) -> Iterator[Check]:
@@ -50,6 +37,7 @@ def checks(where: Places, environment: Mapping[str, str]) -> Iterator[Check]:
     yield config(where)
     yield agents(where, environment)
     yield from hooks(where, environment)
+    yield from fallbacks(where, environment)
     yield from hosts(where)
 
 
@@ -197,35 +185,6 @@ def config(where: Places) -> Check:
     return Check(
         id="config", level="ok", text=str(where.config_file) if there else "there is none, so all is as shipped"
     )
-
-
-def agents(where: Places, environment: Mapping[str, str]) -> Check:
-    try:
-        offered = offers(load(where), environment)
-    except KasmonError:
-        return Check(id="agents", level="warn", text="not known while the config cannot be used")
-    can = [offer.name for offer in offered if not offer.problem]
-    return Check(id="agents", level="ok", text=f"can be started: {', '.join(can)}")
-
-
-def hooks(where: Places, environment: Mapping[str, str]) -> Iterator[Check]:
-    """Which agents get hooks in a terminal, for the one start; and why the others get none."""
-    from kasmon.backends.tmux.hooking import hookable, why_not  # with it comes the loop that no other check needs
-
-    try:
-        config = load(where)
-        known = [offer.name for offer in offers(config, environment) if not offer.problem]
-    except KasmonError:
-        return
-    told: list[str] = []
-    for name in known:
-        profile = config.agents[name]
-        argv = (profile.program, *profile.flags)
-        if (program := hookable(argv)) is not None:
-            why = why_not(program, argv)
-            told.append(f"{name}: none, {why}" if why else f"{name}: by an argument, for each start")
-    if told:
-        yield Check(id="hooks", level="ok", text="; ".join(told))
 
 
 def hosts(where: Places) -> Iterator[Check]:

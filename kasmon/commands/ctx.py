@@ -10,11 +10,14 @@ from kasmon.commands.objects import answer, peers_of, session_object
 from kasmon.commands.output import say, tell
 from kasmon.commands.table import state_words, wave_words
 from kasmon.errors import UsageError
+from kasmon.model.fleet import Fleet
+from kasmon.model.permission import SessionId
 from kasmon.model.session import Session
 from kasmon.paths import places
 from kasmon.supervisor import verb
 from kasmon.supervisor.find import find
 from kasmon.supervisor.look import look_once
+from kasmon.supervisor.plans.context import Context, context_of
 
 OWN_ID = ("KASMON_SESSION", "KASMOS_SESSION")
 
@@ -37,9 +40,11 @@ def ctx(wanted: str | None, *, done: str | None, waiting: str | None, wants_json
         asyncio.run(verb.declare(where, session, waiting=waiting, done=done))
     fleet = look_once(where)
     session = fleet.get(session.id) or session
-    peers = peers_of(fleet, session)
+    context = context_of(where, session.id)
+    peers = [_told(peer) for peer in peers_of(fleet, session)] if context is None else _of_plan(context, fleet)
     if wants_json:
-        tell(answer(session=session_object(session) | {"peer_sessions": [_peer(peer) for peer in peers]}))
+        more = {"peer_sessions": peers, "notes": None if context is None else context.notes}
+        tell(answer(session=session_object(session) | more))
         return
     say(f"{session.name} ({session.id}): {state_words(session, utf8=is_utf8())}")
     for name, text in {
@@ -50,7 +55,9 @@ def ctx(wanted: str | None, *, done: str | None, waiting: str | None, wants_json
     }.items():
         if text:
             say(f"  {name:<7} {text}")
-    say(*(f"  beside  {peer.name} ({peer.id}): {state_words(peer, utf8=is_utf8())}" for peer in peers))
+    if context is not None:
+        say(f"  task    {context.task} {context.title}", f"  notes   {context.notes}")
+    say(*(f"  beside  {_words(peer, fleet)}" for peer in peers))
 
 
 def own_id(variables: Mapping[str, str]) -> str:
@@ -77,7 +84,18 @@ def with_word(arguments: Sequence[str]) -> list[str]:
     return told
 
 
-def _peer(peer: Session) -> dict[str, Any]:
+def _of_plan(context: Context, fleet: Fleet) -> list[dict[str, Any]]:
+    """The peers that the plan's runner wrote down, with what their logs say now."""
+    told = []
+    for peer in context.peer_sessions:
+        session = fleet.get(SessionId(peer.id or ""))
+        now = {"id": peer.id, "name": peer.name, "task": peer.task, "state": None, "waits": None, "done": None}
+        beside = {"title": peer.title, "task_state": peer.task_state, "branch": peer.branch, "files": [*peer.files]}
+        told.append((now if session is None else _told(session)) | beside)
+    return told
+
+
+def _told(peer: Session) -> dict[str, Any]:
     return {
         "id": peer.id,
         "name": peer.name,
@@ -86,3 +104,16 @@ def _peer(peer: Session) -> dict[str, Any]:
         "waits": peer.waits or None,
         "done": peer.done,
     }
+
+
+def _words(peer: Mapping[str, Any], fleet: Fleet) -> str:
+    """One peer for people: who it is, how it stands, where it works."""
+    session = fleet.get(SessionId(peer["id"] or ""))
+    state = peer["task_state"] if session is None else state_words(session, utf8=is_utf8())
+    task = f"task {peer['task']}"
+    words = f"{peer['name'] or peer.get('title')} ({peer['id'] or task}): {state}"
+    if peer.get("branch"):
+        words += f" on {peer['branch']}"
+    files = peer.get("files") or []
+    more = f" and {len(files) - 5} more" if len(files) > 5 else ""
+    return f"{words}: {', '.join(files[:5])}{more}" if files else words

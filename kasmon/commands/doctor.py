@@ -8,7 +8,8 @@ from typing import Any, Final
 
 from kasmon.backends.surroundings import secret_values
 from kasmon.clean import redact
-from kasmon.commands.checks import Check, checks
+from kasmon.commands.check import Check
+from kasmon.commands.checks import checks
 from kasmon.commands.objects import answer
 from kasmon.commands.output import say, say_block, tell
 from kasmon.config import load

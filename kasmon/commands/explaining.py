@@ -4,44 +4,54 @@ A screen can be exported as a golden folder: screen, title, and what is read the
 test; sent to somebody it shows what went wrong. What stood on the screen stands in it.
 """
 
+import asyncio
 import sys
 import time
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
 import msgspec
 
-from kasmon.clean import clean_line
 from kasmon.commands.objects import answer
 from kasmon.commands.output import note, say, tell
 from kasmon.config.file import in_force
-from kasmon.errors import NotFoundError, RefusedError, UsageError
-from kasmon.model.evidence import Signal, Verdict, judge
-from kasmon.model.state import SessionState
-from kasmon.paths import Places, places, write_private
+from kasmon.errors import NotFoundError, UnavailableError, UsageError
+from kasmon.model.evidence import judge
+from kasmon.paths import Places, places
 from kasmon.screens.catalogue import Catalogue
-from kasmon.screens.reading import Reading, read, signals
+from kasmon.screens.reading import read, signals
 from kasmon.screens.shot import ScreenShot, captured
-from kasmon.screens.told import choice_line, told
+from kasmon.supervisor.explain import Explained, explain
+from kasmon.supervisor.explained import EXPECTED, SCREEN, TITLE, as_object, lines, save
+from kasmon.supervisor.find import find
+from kasmon.supervisor.look import look_once
 
 LARGEST: Final = 1024 * 1024
 """A larger file is no screen, in bytes."""
-SCREEN, TITLE, EXPECTED = "screen.txt", "title.txt", "expected.toml"
-"""The files of a golden folder."""
+LOOK_FIRST: Final = "{folder!r} holds all that stood on the screen: look at it before you show it to anybody."
 
 
-class Explained(msgspec.Struct, frozen=True, kw_only=True):
-    """All that can be said of how a state came about."""
+def explain_session(wanted: str, *, export: str | None = None, wants_json: bool = False) -> None:
+    """Print why a session is in its state, and write its screen to the folder *export*.
 
-    verdict: Verdict
-    signals: tuple[Signal, ...] = ()
-    reading: Reading | None = None
-    """The screen, where a file knows it."""
-    note: str = ""
-    """Why the screen was read by these rules, where they are not made for exactly this version."""
-    transitions: tuple[tuple[float, str, str], ...] = ()
-    """The last changes: when, to which state, by which source."""
+    Raises:
+        NotFoundError: if there is no such session.
+        UnavailableError: if it is to be exported, and its screen cannot be looked at.
+        RefusedError: if *export* holds a golden folder already.
+    """
+    where = places()
+    session = find(look_once(where), wanted)
+    found = asyncio.run(explain(where, session, catalogue(where)))
+    if export is not None:
+        if found.shot is None:
+            raise UnavailableError(f"there is no screen of {session.name!r} to export: {found.unseen}.")
+        of_session = {"agent": session.agent, "session": session.id}
+        _export(export, found.text, found.shot, found, {**of_session, **as_object(found)})
+    if wants_json:
+        tell(answer(session=session.id, explanation=as_object(found)))
+    else:
+        first, *others = lines(found)
+        say(f"{session.name} ({session.id}): {first}", *others)
 
 
 def explain_screen(
@@ -73,7 +83,7 @@ def explain_screen(
     evidence = signals(reading, now)
     found = Explained(verdict=judge(evidence, now), signals=evidence, reading=reading, note=chosen.note)
     if export is not None:
-        save(Path(export), text, shot, found)
+        _export(export, text, shot, found)
     if wants_json:
         tell(answer(explanation=as_object(found)))
     else:
@@ -94,95 +104,9 @@ def program_of(where: Places, agent: str) -> str:
     return Path(profile.program).name if profile is not None and profile.program else agent
 
 
-def lines(found: Explained) -> list[str]:
-    """*found* for a person, a line each."""
-    verdict, reading = found.verdict, found.reading
-    asking = f" ({verdict.asking})" if verdict.asking else ""
-    why = f": {verdict.why}" if verdict.why else ""
-    told_lines = [f"{verdict.state}{asking}, says its {verdict.source}{why}"]
-    if reading is not None:
-        told_lines += _reading_lines(reading, found.note)
-    lost = {lost.signal.source: lost.why for lost in verdict.lost}
-    told_lines += [
-        f"  {signal.source:<9} {_word(signal)}" + (f"; {lost[signal.source]}" if signal.source in lost else "")
-        for signal in found.signals
-    ]
-    told_lines += [f"  {_clock(at)}  {state}, by {source}" for at, state, source in found.transitions]
-    return told_lines
-
-
-def as_object(found: Explained) -> dict[str, Any]:
-    """*found* for a program."""
-    verdict, reading = found.verdict, found.reading
-    lost = {lost.signal.source: lost.why for lost in verdict.lost}
-    return {
-        "state": verdict.state.value,
-        "source": verdict.source,
-        "why": verdict.why or None,
-        "asking": verdict.asking.value if verdict.asking else None,
-        "until": verdict.until,
-        "evidence": [{**msgspec.to_builtins(signal), "lost": lost.get(signal.source)} for signal in found.signals],
-        "screen": None if reading is None else _screen_object(reading, found.note),
-        "transitions": [{"at": at, "state": state, "source": source} for at, state, source in found.transitions],
-    }
-
-
-def save(folder: Path, text: str, shot: ScreenShot, found: Explained) -> None:
-    """Write *text*, a captured screen, and what is read there as a golden folder.
-
-    Raises:
-        RefusedError: if there is one in *folder* already.
-    """
-    import tomli_w
-
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    if taken := next((name for name in (SCREEN, TITLE, EXPECTED) if (folder / name).exists()), None):
-        raise RefusedError(f"{str(folder / taken)!r} is there already.", hint="Name another folder.")
-    reading = found.reading or Reading()
-    facts = {
-        "columns": shot.columns,
-        "rows": len(shot.rows),
-        "cursor": list(shot.cursor) if shot.cursor else None,
-        "cursor_visible": shot.cursor_visible,
-        "alternate": shot.alternate,
-    }
-    state = found.verdict.state
-    expected = {
-        "state": state.value if state is not SessionState.UNSURE else reading.state,
-        **({"asking": reading.asking.value} if reading.asking else {}),
-        **told(reading),
-        "shot": {key: value for key, value in facts.items() if value is not None},
-    }
-    write_private(folder / SCREEN, text.encode())
-    write_private(folder / TITLE, f"{shot.title}\n".encode())
-    write_private(folder / EXPECTED, tomli_w.dumps(expected).encode())
-    note(f"{str(folder)!r} holds all that stood on the screen: look at it before you show it to anybody.")
-
-
-def _reading_lines(reading: Reading, version_note: str) -> list[str]:
-    rule = f"rule {reading.rule!r}" if reading.rule else "no rule holds"
-    parts: dict[str, Sequence[str]] = {
-        "screen": [f"{reading.state}, {rule} of {Path(reading.file).name}"],
-        "rules": [version_note] if version_note else [],
-        "text": reading.text.split("\n") if reading.text and not reading.menu else [],
-        "notice": [reading.notice] if reading.notice else [],
-        "until": [_clock(reading.until)] if reading.until is not None else [],
-        "title": [f"{reading.title.state}, {reading.title.rule}"] if reading.title else [],
-        "menu": reading.menu.text.split("\n") if reading.menu else [],
-        "choice": [choice_line(choice) for choice in reading.menu.choices] if reading.menu else [],
-        "draft": reading.composer.draft.split("\n") if reading.composer and reading.composer.draft else [],
-        "hint": reading.composer.ghost.split("\n") if reading.composer and reading.composer.ghost else [],
-        "also": [f"{lower.rule!r} holds, and would say {lower.state}" for lower in reading.lower],
-    }
-    return [f"  {name:<9} {clean_line(line)}" for name, some in parts.items() for line in some]
-
-
-def _screen_object(reading: Reading, version_note: str) -> dict[str, Any]:
-    seen: dict[str, Any] = msgspec.to_builtins(reading)
-    menu = reading.menu
-    if menu is not None:
-        seen["menu"] = {**seen["menu"], "keys": {decision.value: key for decision, key in menu.keys.items()}}
-    return {**seen, "file": Path(reading.file).name, "note": version_note or None}
+def _export(folder: str, text: str, shot: ScreenShot, found: Explained, evidence: dict[str, Any] | None = None) -> None:
+    save(Path(folder), text, shot, found, evidence)
+    note(LOOK_FIRST.format(folder=folder))
 
 
 def _shot(screen: str, title: str | None) -> tuple[str, ScreenShot]:
@@ -242,13 +166,3 @@ class _Facts(msgspec.Struct):
     cursor_visible: bool = True
     alternate: bool = False
     columns: int = 0
-
-
-def _word(signal: Signal) -> str:
-    asking = f" ({signal.asking})" if signal.asking else ""
-    rule = f", {signal.rule}" if signal.rule and signal.source not in ("screen", "title") else ""
-    return clean_line(f"says {signal.value}{asking}{rule}")
-
-
-def _clock(at: float) -> str:
-    return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(at))

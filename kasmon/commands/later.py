@@ -5,10 +5,7 @@ from typing import Final
 from kasmon.errors import UnableError
 
 LATER: Final = {
-    "tell": "A message to a peer or a wave",
     "grep": "Search in all transcripts",
-    "recover": "Bring sessions back after a crash or reboot",
-    "plan": "Check, show and run plans",
     "sandbox": "Sandboxed interpreters and their life",
     "mcp": "Tools for agents over MCP",
     "web": "The dashboard in a browser",

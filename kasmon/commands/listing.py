@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from kasmon.commands.objects import answer, session_object
 from kasmon.commands.output import as_json, note, say
-from kasmon.commands.table import summary, table
+from kasmon.commands.table import cut, fallbacks, summary, table
 from kasmon.errors import UsageError
 from kasmon.model.fleet import Fleet, by_attention
 from kasmon.model.session import Session
@@ -69,7 +69,9 @@ def drawn(fleet: Fleet, sessions: Sequence[Session]) -> list[str]:
     if not fleet.sessions:
         return [NOTHING_YET]
     utf8 = is_utf8()
-    return [*table(sessions, fleet.at, width=columns(), utf8=utf8), summary(fleet, utf8=utf8)]
+    width = columns()
+    notes = [cut(line, width, utf8=utf8) if width else line for line in fallbacks(sessions)]
+    return [*table(sessions, fleet.at, width=width, utf8=utf8), *notes, summary(fleet, utf8=utf8)]
 
 
 def columns() -> int:

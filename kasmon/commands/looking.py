@@ -20,7 +20,8 @@ from kasmon.model.command import Mode
 from kasmon.model.event import Event
 from kasmon.model.fleet import requests
 from kasmon.model.permission import Request, SessionId
-from kasmon.model.session import Session
+from kasmon.model.session import Session, Tokens
+from kasmon.model.state import SessionState
 from kasmon.paths import Places, places
 from kasmon.store.log import Cursor, EventLog
 from kasmon.supervisor import verb
@@ -53,7 +54,9 @@ def show(wanted: str, *, wants_json: bool) -> None:
         say(f"  terminal  {pane['width']}x{pane['height']}, {pane['clients']} attached, title {pane['title']!r}")
         say(f"  folder    {pane['cwd']}", f"  attach    {shlex.join(pane['attach'])}")
     for receipt in session.receipts[-5:]:
-        say(f"  prompt    {receipt.state}: {receipt.text}" + (f" ({receipt.reason})" if receipt.reason else ""))
+        code = "" if receipt.exit_code is None else f"exit code {receipt.exit_code}"
+        why = ", ".join(part for part in (code, receipt.reason) if part)
+        say(f"  prompt    {receipt.state}: {receipt.text}" + (f" ({why})" if why else ""))
     for ask in session.asks:
         say(f"  waits     {ask.id}: {ask.tool} {ask.title}".rstrip())
     for event in events[-8:]:
@@ -64,6 +67,7 @@ def described(session: Session, now: float) -> list[str]:
     """The facts of a session as lines."""
     state, since = state_words(session, utf8=is_utf8()), age(now - session.since)
     tokens = session.tokens
+    pid = None if session.state is SessionState.ENDED else session.pid
     lines = {
         "state": f"{state}, for {since}, says {session.source or 'nobody'}",
         "why": session.unsure_why or session.end_why or session.stuck_why,
@@ -77,14 +81,21 @@ def described(session: Session, now: float) -> list[str]:
         "permits": session.permission_mode,
         "place": f"{session.workdir} on {session.machine or 'this machine'}",
         "wave": "" if session.wave is None else wave_words(session),
-        "process": f"{session.pid or 'none'}, started {session.generation} times",
+        "process": f"{pid or 'none'}, started {session.generation} times",
         "proof": session.proof,
-        "tokens": "" if tokens is None else f"{tokens.input} in, {tokens.output} out, {tokens.context} in context",
+        "tokens": "" if tokens is None else token_words(tokens),
         "cost": "" if session.cost_usd is None else f"{session.cost_usd:.2f} USD",
         "last": session.last_line,
     }
     told = [*lines.items(), *(("stderr", line) for line in session.last_words.splitlines()[-LAST_WORDS:])]
     return [f"{session.name} ({session.id})", *(f"  {name:<9} {text}" for name, text in told if text)]
+
+
+def token_words(tokens: Tokens) -> str:
+    """The figures that its agent tells, with a dash for the others."""
+    is_counted = tokens.used is not None
+    read, written = (f"{count}" if is_counted else "-" for count in (tokens.input, tokens.output))
+    return f"{read} in, {written} out, {tokens.context or '-'} in context"
 
 
 def inbox(*, wants_json: bool) -> None:

@@ -14,7 +14,8 @@ from kasmon.model.event import Event
 from kasmon.model.fleet import Fleet
 from kasmon.model.permission import Request
 from kasmon.model.rule import Rule
-from kasmon.model.session import HostSeen, Session
+from kasmon.model.session import HostSeen, Session, Tokens
+from kasmon.model.state import SessionState
 
 SCHEMA: Final = 1
 
@@ -57,17 +58,30 @@ def session_object(session: Session) -> dict[str, Any]:
         "task": session.task,
         "wave": session.wave,
         "peers": session.peers,
-        "pid": session.pid,
+        "pid": None if session.state is SessionState.ENDED else session.pid,
         "generation": session.generation,
         "resume_id": session.resume_id,
         "expires_at": session.expires_at,
         "queue": session.queue,
-        "tokens": msgspec.to_builtins(session.tokens),
+        "tokens": tokens_object(session.tokens),
         "cost_usd": session.cost_usd,
         "workdir": session.workdir,
         "machine": session.machine,
         "created_at": session.created_at,
         "host": {"pid": host.pid, "alive": host.alive},
+    }
+
+
+def tokens_object(tokens: Tokens | None) -> dict[str, int | None] | None:
+    """*tokens*, with null for what the agent does not tell; no turn takes none, so a sum of 0 is such."""
+    if tokens is None:
+        return None
+    is_counted = tokens.used is not None
+    return {
+        "input": tokens.input if is_counted else None,
+        "output": tokens.output if is_counted else None,
+        "context": tokens.context or None,
+        "limit": tokens.limit or None,
     }
 
 
@@ -126,6 +140,7 @@ def receipt_object(receipt: Receipt) -> dict[str, Any]:
         "state": receipt.state.value,
         "reason": receipt.reason or None,
         "text": receipt.text,
+        "exit_code": receipt.exit_code,
         "at": receipt.at,
     }
 

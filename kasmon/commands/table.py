@@ -1,6 +1,6 @@
 """The table of `kasmon ls` for people: plain text, aligned by cell width, a shape and a word for each state. Pure."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 from kasmon.clean import clean_line
@@ -49,11 +49,27 @@ def row(session: Session, now: float, *, utf8: bool = True) -> tuple[str, ...]:
         cut(name, NAME_CELLS, utf8=utf8),
         session.id,
         cut(clean_line(session.agent), 16, utf8=utf8),
-        session.mode.value + (" (bypassing)" if session.bypassing else ""),
+        mode_words(session),
         wave_words(session),
         age(now - session.since) if session.since else "-",
         clean_line(last_words(session)),
     )
+
+
+def mode_words(session: Session) -> str:
+    """Where it runs, and what is odd about that: `tmux (not sdk)` was asked to run structured, see `fallbacks`."""
+    odd = ["not sdk"] * bool(session.fallback) + ["bypassing"] * session.bypassing
+    return session.mode.value + (f" ({', '.join(odd)})" if odd else "")
+
+
+def fallbacks(sessions: Iterable[Session]) -> list[str]:
+    """Why sessions run in tmux that were asked to run structured; a line for each of them that has not ended."""
+    return [
+        f"{clean_line(session.name or session.id)} runs in {session.mode.value}, not in sdk: "
+        f"{clean_line(session.fallback)}."
+        for session in sessions
+        if session.fallback and session.state is not SessionState.ENDED
+    ]
 
 
 def state_words(session: Session, *, utf8: bool = True) -> str:
@@ -63,9 +79,16 @@ def state_words(session: Session, *, utf8: bool = True) -> str:
     if session.state is SessionState.ASKING and session.asking:
         detail = f" ({session.asking.value})"
     elif session.crashed:
-        detail = f" ({session.signal or f'exit {session.exit_code}'})"
+        detail = f" ({ending(session)})"
     shape = GLYPHS["crashed" if session.crashed else state][0 if utf8 else 1]
     return f"{shape} {state}{detail}"
+
+
+def ending(session: Session) -> str:
+    """How an agent ended that crashed; the last line says why, where nobody saw how."""
+    if session.signal is not None or session.exit_code is not None:
+        return session.signal or f"exit {session.exit_code}"
+    return "failed" if session.generation else "did not start"
 
 
 def wave_words(session: Session) -> str:
@@ -73,7 +96,8 @@ def wave_words(session: Session) -> str:
     if session.wave is None:
         return "-"
     task = "" if session.task is None else f".{session.task}"
-    return f"{session.wave}{task}" + (f" of {session.peers}" if session.peers else "")
+    is_of_wave = session.peers and (session.task or 0) <= session.peers  # a plan may count its tasks through
+    return f"{session.wave}{task}" + (f" of {session.peers}" if is_of_wave else "")
 
 
 def last_words(session: Session) -> str:
@@ -83,6 +107,8 @@ def last_words(session: Session) -> str:
             return session.unsure_why or session.last_line
         case SessionState.LOST:
             return session.end_why or session.last_line
+        case SessionState.ENDED if session.crashed and session.end_why:
+            return session.end_why
         case SessionState.ASKING if session.asks:
             return f"{session.asks[0].tool} {session.asks[0].title}".strip()
         case SessionState.WORKING if session.stuck:

@@ -7,6 +7,7 @@ from typing import Final
 
 import msgspec
 
+from kasmon.clean import clean_line
 from kasmon.commands.listing import chosen, states_of
 from kasmon.commands.objects import answer, receipt_object
 from kasmon.commands.output import say, tell
@@ -15,6 +16,7 @@ from kasmon.model.command import Receipt, ReceiptId, ReceiptState, When
 from kasmon.model.fleet import Fleet
 from kasmon.model.session import Session
 from kasmon.model.state import ALIVE, SessionState
+from kasmon.model.text import cells
 from kasmon.paths import Places, places
 from kasmon.supervisor import verb
 from kasmon.supervisor.find import find
@@ -25,6 +27,8 @@ CODES: Final = {ReceiptState.REFUSED: 4, ReceiptState.LOST: 1}
 """The exit codes of receipts that did not make it."""
 ON_ITS_WAY: Final = frozenset({ReceiptState.QUEUED, ReceiptState.TYPED})
 """Receipts of prompts that are not with the agent yet."""
+SHELL: Final = "shell"
+"""The agent whose prompts are commands: one is over when it is known how it ended."""
 SUBMIT_S: Final = 30.0
 """How long a prompt that is not to be queued may take to be with the agent, in seconds."""
 
@@ -67,16 +71,29 @@ def send(
     where = places()
     fleet = look_once(where)
     if wanted is not None:
-        receipts = [asyncio.run(_in_time(where, find(fleet, wanted), sending, timeout_s))]
+        receipt = asyncio.run(_in_time(where, find(fleet, wanted), sending, timeout_s))
+        if wants_json:
+            tell(answer(receipt=receipt_object(receipt)))
+        else:
+            say(f"{receipt.id}: {receipt.state}{_because(receipt)}")
+        return CODES.get(receipt.state, 0)
+    sessions = several(fleet, to or "")
+    outcomes = asyncio.run(_to_all(where, sessions, sending, timeout_s))
+    if wants_json:
+        tell(answer(receipts=[receipt_object(receipt) for receipt, _ in outcomes]))
     else:
-        receipts = asyncio.run(_to_all(where, several(fleet, to or ""), sending, timeout_s))
-    if not wants_json:
-        say(*(f"{receipt.id or receipt.session}: {receipt.state}{_because(receipt)}" for receipt in receipts))
-    elif wanted is not None:
-        tell(answer(receipt=receipt_object(receipts[0])))
-    else:
-        tell(answer(receipts=[receipt_object(receipt) for receipt in receipts]))
-    return max(CODES.get(receipt.state, 0) for receipt in receipts)
+        say(*table(sessions, [receipt for receipt, _ in outcomes]))
+    return max(code for _, code in outcomes)
+
+
+def table(sessions: Sequence[Session], receipts: Sequence[Receipt]) -> list[str]:
+    """What became of one prompt in several *sessions*, a line each."""
+    names = [clean_line(session.name) for session in sessions]
+    room = max(map(cells, names))
+    return [
+        f"{name}{' ' * (room - cells(name))}  {receipt.id or '-':<12}  {receipt.state}{_because(receipt)}"
+        for name, receipt in zip(names, receipts, strict=True)
+    ]
 
 
 def several(fleet: Fleet, to: str) -> list[Session]:
@@ -109,17 +126,28 @@ def several(fleet: Fleet, to: str) -> list[Session]:
 
 async def _to_all(
     where: Places, sessions: Sequence[Session], sending: Sending, timeout_s: float | None
-) -> list[Receipt]:
-    """The receipts of all *sessions*; what went wrong with one stands in its receipt and stops no other."""
+) -> list[tuple[Receipt, int]]:
+    """The receipts of all *sessions*, each with its exit code; what went wrong with one stands in its receipt and stops
+    no other."""
 
-    async def to(session: Session) -> Receipt:
+    async def to(session: Session) -> tuple[Receipt, int]:
         try:
-            return await _in_time(where, session, sending, timeout_s)
+            receipt = await _in_time(where, session, sending, timeout_s)
         except KasmonError as error:
             state = ReceiptState.REFUSED if error.exit_code == RefusedError.exit_code else ReceiptState.LOST
-            return Receipt(id=ReceiptId(""), session=session.id, state=state, reason=error.message)
+            told = Receipt(id=ReceiptId(""), session=session.id, state=state, reason=error.message)
+            if isinstance(error, TimedOutError) and (known := await asyncio.to_thread(_newest, where, session)):
+                told = msgspec.structs.replace(known, reason=known.reason or error.message)
+            return told, CODES.get(state, 0) if told.id == "" else error.exit_code
+        return receipt, CODES.get(receipt.state, 0)
 
     return list(await asyncio.gather(*map(to, sessions)))
+
+
+def _newest(where: Places, before: Session) -> Receipt | None:
+    """The receipt of what was sent since *before* was seen."""
+    now, known = look_once(where).get(before.id), {receipt.id for receipt in before.receipts}
+    return next((receipt for receipt in now.receipts if receipt.id not in known), None) if now is not None else None
 
 
 async def _in_time(where: Places, session: Session, sending: Sending, timeout_s: float | None) -> Receipt:
@@ -153,7 +181,8 @@ async def _followed(where: Places, before: Session, receipt: Receipt, sending: S
             receipt = next((known for known in now.receipts if known.id == receipt.id), receipt)
             if receipt.state in CODES or (sending.states is None and receipt.state not in ON_ITS_WAY):
                 return receipt
-            if sending.states and now.state in sending.states and has_moved(before, now, receipt):
+            is_over = receipt.state is ReceiptState.FINISHED or now.agent != SHELL or now.state is not SessionState.IDLE
+            if sending.states and now.state in sending.states and is_over and has_moved(before, now, receipt):
                 return receipt
             if now.state not in ALIVE:
                 raise SessionEndedError(now.name)
@@ -168,4 +197,5 @@ def has_moved(before: Session, now: Session, receipt: Receipt) -> bool:
 
 
 def _because(receipt: Receipt) -> str:
-    return f", {receipt.reason}" if receipt.reason else ""
+    code = f" with exit code {receipt.exit_code}" if receipt.exit_code is not None else ""
+    return f"{code}, {receipt.reason}" if receipt.reason else code

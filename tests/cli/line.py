@@ -19,12 +19,17 @@ import msgspec
 
 from kasmon.demo.scratch import clear
 from kasmon.paths import Places, places
+from tests.cli.forker import Forker
 from tests.waiting import until
 
 LIMIT_S = 40.0
 Awaited = str | Callable[[], bool]
 """Text that a terminal has to show, or anything else that has to be true, before something is typed."""
 KASMON = (sys.executable, "-P", "-m", "kasmon")
+LONG = frozenset({"bench", "demo", "host"})
+"""Commands that are a program of their own; they get a Python of their own."""
+OF_PYTHON = ("PYTHON", "LANG", "LC_")
+"""How variables begin that Python reads when it starts."""
 
 
 class Done(msgspec.Struct, frozen=True):
@@ -45,7 +50,9 @@ class Done(msgspec.Struct, frozen=True):
 class Line:
     """Runs commands in a home of its own; `close` ends every process that they started."""
 
-    def __init__(self) -> None:
+    def __init__(self, forker: Forker | None = None) -> None:
+        """*forker*: runs commands that need no Python of their own; else each has one."""
+        self._forker = forker
         self.home = Path(mkdtemp(prefix="kasmon-cli-"))
         for name in ("s", "r", "c"):
             (self.home / name).mkdir(mode=0o700)
@@ -60,6 +67,9 @@ class Line:
         self.places: Places = places(self.environment)
 
     def __call__(self, *arguments: str, given: str = "", **variables: str) -> Done:
+        needs_python = not LONG.isdisjoint(arguments[:1]) or any(name.startswith(OF_PYTHON) for name in variables)
+        if self._forker is not None and not needs_python:
+            return Done(*self._forker.run(arguments, self.environment | variables, self.home, given, LIMIT_S))
         done = subprocess.run(
             [*KASMON, *arguments],
             input=given,

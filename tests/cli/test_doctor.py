@@ -6,7 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from kasmon.commands.check_agents import fallbacks
 from kasmon.commands.checks import known_of_tmux
+from kasmon.paths import places
 from tests.cli.line import Done, Line
 
 
@@ -69,14 +71,16 @@ def test_each_check_has_all_its_fields_and_looking_changes_nothing(kasmon: Line)
 
 
 def test_it_says_which_agents_get_hooks_and_why_others_get_none(kasmon: Line, tmp_path: Path) -> None:
-    for name in ("claude", "codex"):
-        (tmp_path / name).write_text("#!/bin/sh\n")
+    for name in ("claude", "codex", "gemini"):
+        (tmp_path / name).write_text("#!/bin/sh\necho codex-cli 0.1.0\n")
         (tmp_path / name).chmod(0o755)
     kasmon.environment["PATH"] = f"{tmp_path}:{kasmon.environment['PATH']}"
     told = {check["id"]: check["text"] for check in kasmon("doctor", "--json").json["checks"]}
 
+    assert "fallback" not in told
     assert "claude: by an argument" in told["hooks"]
-    assert "codex: none, it reports its state itself" in told["hooks"]
+    assert "codex: none, nobody has tried hooks of codex-cli 0.1.0; it reports its state itself" in told["hooks"]
+    assert "gemini: none, it takes them only from the person's own settings or from root's" in told["hooks"]
 
 
 def test_a_folder_that_others_can_write_to_is_mended(kasmon: Line) -> None:
@@ -133,3 +137,18 @@ def test_a_terminal_is_described(kasmon: Line) -> None:
 
     assert "xterm-256color, 120x40, 16 million colours" in said
     assert "encoding is utf-8" in said
+
+
+def test_it_says_who_was_asked_to_run_structured_and_cannot(tmp_path: Path) -> None:
+    for name in ("amp", "gemini"):
+        (tmp_path / name).touch(0o755)
+    (tmp_path / "kasmon").mkdir(0o700)
+    wished = "".join(f'[agents.{name}]\nexecution_mode = "sdk"\n' for name in ("amp", "gemini", "codex"))
+    (tmp_path / "kasmon" / "config.toml").write_text(wished)
+    environment = dict.fromkeys(("HOME", "XDG_CONFIG_HOME", "XDG_STATE_HOME", "PATH"), str(tmp_path))
+
+    [check] = fallbacks(places(environment), environment)
+
+    assert ("fallback", "warn") == (check.id, check.level)
+    assert check.text.endswith("asked for: amp: amp has no structured protocol")
+    assert "execution_mode" in check.fix

@@ -3,15 +3,19 @@
 import msgspec
 import pytest
 
-from kasmon.commands.table import GLYPHS, age, cut, summary, table
-from kasmon.model.command import Mode
+from kasmon.commands.looking import described
+from kasmon.commands.objects import session_object
+from kasmon.commands.table import GLYPHS, age, cut, fallbacks, summary, table
+from kasmon.commands.talking import table as receipt_table
+from kasmon.model.command import Mode, Receipt, ReceiptId, ReceiptState
 from kasmon.model.fleet import Fleet
 from kasmon.model.permission import AskKind, SessionId
-from kasmon.model.session import Session
+from kasmon.model.session import Session, Tokens
 from kasmon.model.state import SessionState
 from kasmon.supervisor.names import width_cells
 
 NOW = 1_700_000_000.0
+PROTOCOL = "amp has no structured protocol"
 
 
 def session(name: str, state: SessionState = SessionState.IDLE, **more: object) -> Session:
@@ -86,3 +90,56 @@ def test_the_fleet_in_one_line() -> None:
 @pytest.mark.parametrize(("seconds", "shown"), [(-5, "0s"), (59, "59s"), (60, "1m"), (7199, "1h"), (200_000, "2d")])
 def test_an_age_is_told_in_its_largest_unit(seconds: float, shown: str) -> None:
     assert shown == age(seconds)
+
+
+def test_whoever_runs_in_another_mode_than_was_asked_for_says_why_under_the_table() -> None:
+    sessions = [
+        session("amp", fallback=PROTOCOL),
+        session("over", SessionState.ENDED, fallback="long ago"),
+        session("free", fallback="no protocol", bypassing=True),
+        session("plain"),
+    ]
+    rows = table(sessions, NOW)
+
+    assert "tmux (not sdk)" in next(row for row in rows if " amp " in row)
+    assert "tmux (not sdk, bypassing)" in next(row for row in rows if " free " in row)
+    assert "not sdk" not in next(row for row in rows if " plain " in row)
+    assert [
+        f"{name} runs in tmux, not in sdk: {why}." for name, why in (("amp", PROTOCOL), ("free", "no protocol"))
+    ] == (fallbacks(sessions))
+
+
+@pytest.mark.parametrize(("generation", "words"), [(0, "did not start"), (1, "failed")])
+def test_an_end_that_nobody_saw_is_told_by_its_reason(generation: int, words: str) -> None:
+    ended = session("docs", SessionState.ENDED, generation=generation, end_why="claude has no login", last_line="hello")
+
+    [row] = table([ended], NOW)[1:]
+    assert f"✕ ended ({words})" in row
+    assert row.endswith("claude has no login")
+    assert "None" not in row
+
+
+def test_what_nobody_tells_is_null_and_what_has_ended_has_no_process() -> None:
+    def told(**figures: int) -> object:
+        return session_object(session("a", tokens=Tokens(**figures)))["tokens"]
+
+    assert {"input": None, "output": None, "context": 900, "limit": 1000} == told(context=900, limit=1000)
+    assert {"input": 5, "output": 0, "context": None, "limit": None} == told(input=5)
+    assert "- in, - out, 900 in context" in "\n".join(described(session("a", tokens=Tokens(context=900)), NOW))
+    assert (7, None) == (
+        session_object(session("a", pid=7))["pid"],
+        session_object(session("a", SessionState.ENDED, pid=7))["pid"],
+    )
+
+
+def test_a_broadcast_has_a_line_for_each_session_with_what_became_of_it() -> None:
+    sessions = [session("fix-auth"), session("数")]
+    receipts = [
+        Receipt(id=ReceiptId("fix-auth-r1"), session=sessions[0].id, state=ReceiptState.FINISHED, exit_code=7),
+        Receipt(id=ReceiptId(""), session=sessions[1].id, state=ReceiptState.REFUSED, reason="it is asking"),
+    ]
+
+    assert [
+        "fix-auth  fix-auth-r1   finished with exit code 7",
+        "数        -             refused, it is asking",
+    ] == receipt_table(sessions, receipts)

@@ -1,23 +1,52 @@
 """`--alike`: requests that are alike are listed, and answered together by what was listed."""
 
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
+from kasmon.commands.objects import request_object
+from kasmon.model.fleet import requests
+from kasmon.supervisor.look import look_once
+from tests.cli.forker import Forker
 from tests.cli.line import LIMIT_S, Line
 from tests.waiting import until
+
+SCRIPTS = {
+    **{name: f"ask git push origin {name}\nsay pushed {name}" for name in ("docs", "parser", "index")},
+    "cleaner": "ask rm -rf build",
+}
+
+
+@pytest.fixture(scope="module")
+def crew(forker: Forker) -> Iterator[Line]:
+    """Four agents, for all tests here: who was answered in one is asked anew for the next."""
+    line = Line(forker)
+    for name in SCRIPTS:
+        line.new(name)
+    yield line
+    line.close()
+
+
+@pytest.fixture
+def kasmon(crew: Line) -> Line:
+    """All four agents ask."""
+    for session in look_once(crew.places).sessions:
+        if not session.asks:
+            assert 0 == crew("send", session.id, SCRIPTS[session.name], "--when", "idle").code
+    until(lambda: len(waiting(crew)) == 4, LIMIT_S, "four requests")
+    return crew
+
+
+def waiting(kasmon: Line) -> list[dict[str, Any]]:
+    """What `kasmon inbox --json` would show."""
+    return [request_object(request) for request in requests(look_once(kasmon.places))]
 
 
 @pytest.fixture
 def pushers(kasmon: Line) -> list[dict[str, Any]]:
-    """Three requests that are alike, of three sessions, and one that is not."""
-    for name in ("docs", "parser", "index"):
-        kasmon.new(name, f"ask git push origin {name}\nsay pushed {name}")
-    kasmon.new("cleaner", "ask rm -rf build")
-    found: list[dict[str, Any]] = until(
-        lambda: r if len(r := kasmon.json("inbox")["requests"]) == 4 else None, LIMIT_S, "four requests"
-    )
-    return [request for request in found if request["tool"] and "push" in request["shown"]]
+    """Three requests that are alike, of three sessions; the fourth is not."""
+    return [request for request in waiting(kasmon) if "push" in request["shown"]]
 
 
 def test_those_alike_are_listed_with_their_sessions_and_digests_and_answered_by_the_lists(
@@ -27,8 +56,8 @@ def test_those_alike_are_listed_with_their_sessions_and_digests_and_answered_by_
     listed = kasmon.json("inbox", "--alike", first)
     assert [(r["id"], r["digest"]) for r in pushers] == [(r["id"], r["digest"]) for r in listed["requests"]]
     text = kasmon("inbox", "--alike", first).out
-    for name, request in zip(("docs", "parser", "index"), sorted(pushers, key=lambda r: r["asked_at"]), strict=True):
-        assert f"{request['id']}  {name}  " in text
+    for request in pushers:
+        assert f"{request['id']}  {request['shown'].rpartition(' ')[2]}  " in text
         assert f"digest {request['digest']}" in text
     assert listed["digest"] in text
 
@@ -40,7 +69,7 @@ def test_those_alike_are_listed_with_their_sessions_and_digests_and_answered_by_
     for name in ("docs", "parser", "index"):
         kasmon.json("wait", name, "--for", "idle", "--timeout", "20")
         assert f"pushed {name}" in kasmon("read", name).out
-    assert ["rm -rf build"] == [r["shown"] for r in kasmon.json("inbox")["requests"]]
+    assert ["rm -rf build"] == [r["shown"] for r in waiting(kasmon)]
 
 
 @pytest.mark.parametrize("more", [(), ("--yes",), ("--json",), ("--yes", "--json")])
@@ -53,20 +82,21 @@ def test_without_the_lists_digest_nobody_answers_what_nobody_looked_at(
     assert "nobody could look at them here" in done.err
     if "--json" not in more:
         assert all(request["digest"] in done.out for request in pushers)
-    assert 4 == len(kasmon.json("inbox")["requests"])
+    assert 4 == len(waiting(kasmon))
 
 
 def test_at_a_terminal_all_of_each_is_shown_and_the_decision_typed(kasmon: Line, pushers: list[dict[str, Any]]) -> None:
     words = ("answer", pushers[1]["id"], "deny", "--alike", "--reason", "not today")
     code, said = kasmon.terminal(*words, typed=[("leave it:", "yes\n")])
-    assert (4, 4) == (code, len(kasmon.json("inbox")["requests"])), said
+    assert (4, 4) == (code, len(waiting(kasmon))), said
     code, said = kasmon.terminal(*words, typed=[("to these 3, anything else to leave it:", "deny\n")])
 
     assert 0 == code, said
-    for number, name in enumerate(("docs", "parser", "index"), 1):
+    for number, request in enumerate(pushers, 1):
+        name = request["shown"].rpartition(" ")[2]
         assert f"{number} of 3: {name}, scripted in {kasmon.home}" in said
         assert f"git push origin {name}" in said
-    assert 1 == len(kasmon.json("inbox")["requests"])
+    assert 1 == len(waiting(kasmon))
     kasmon.json("wait", "docs", "--for", "idle", "--timeout", "20")
     assert "not today" in kasmon("read", "docs").out
 
@@ -77,15 +107,15 @@ def test_a_list_that_is_another_now_gets_no_answer_at_all(kasmon: Line, pushers:
     stale = kasmon("answer", pushers[0]["id"], "allow", "--alike", "--yes", "--digest", listed["digest"], "--json")
 
     assert (4, "stale") == (stale.code, stale.json["error"]["code"])
-    assert 3 == len(kasmon.json("inbox")["requests"])
+    assert 3 == len(waiting(kasmon))
 
 
 def test_what_is_decided_on_alone_is_not_answered_together(kasmon: Line, pushers: list[dict[str, Any]]) -> None:
-    [other] = [r for r in kasmon.json("inbox")["requests"] if "rm" in r["shown"]]
+    [other] = [r for r in waiting(kasmon) if "rm" in r["shown"]]
 
     assert 4 == kasmon("answer", other["id"], "allow", "--alike").code
     assert [other["id"]] == [r["id"] for r in kasmon.json("inbox", "--alike", other["id"])["requests"]]
     assert 2 == kasmon("answer", pushers[0]["id"], "always", "--alike", "--yes", "--digest", "0").code
     assert 2 == kasmon("answer", pushers[0]["id"], "allow", "--yes").code
     assert 3 == kasmon("answer", "nobody-1", "allow", "--alike").code
-    assert 4 == len(kasmon.json("inbox")["requests"])
+    assert 4 == len(waiting(kasmon))

@@ -1,0 +1,20 @@
+"""One thing that `kasmon doctor` looked at: an id, a level, a sentence, and a one-line fix where there is one."""
+
+from collections.abc import Callable
+from typing import Literal
+
+import msgspec
+
+Level = Literal["ok", "warn", "fail"]
+
+
+class Check(msgspec.Struct, frozen=True, kw_only=True):
+    """One thing that was looked at."""
+
+    id: str
+    level: Level
+    text: str
+    fix: str = ""
+    """One line: what a person would do about it."""
+    mend: Callable[[], None] | None = None
+    """What `--fix` does about it; only where that is harmless."""

@@ -1,0 +1,56 @@
+"""What `kasmon doctor` says of agents: which can start, which get hooks, which run in another mode than was asked."""
+
+import shutil
+from collections.abc import Iterator, Mapping
+
+from kasmon.commands.check import Check
+from kasmon.config import load, offers, resolve
+from kasmon.errors import KasmonError
+from kasmon.model.state import ALIVE
+from kasmon.paths import Places
+from kasmon.supervisor.look import look_once
+
+
+def agents(where: Places, environment: Mapping[str, str]) -> Check:
+    try:
+        offered = offers(load(where), environment)
+    except KasmonError:
+        return Check(id="agents", level="warn", text="not known while the config cannot be used")
+    can = [offer.name for offer in offered if not offer.problem]
+    return Check(id="agents", level="ok", text=f"can be started: {', '.join(can)}")
+
+
+def hooks(where: Places, environment: Mapping[str, str]) -> Iterator[Check]:
+    """Which agents get hooks in a terminal, for the one start; and why the others get none."""
+    from kasmon.backends.tmux.hooking import hookable, why_not  # with it comes the loop that no other check needs
+
+    try:
+        config = load(where)
+        known = [offer.name for offer in offers(config, environment) if not offer.problem]
+    except KasmonError:
+        return
+    told: list[str] = []
+    for name in known:
+        profile = config.agents[name]
+        argv = (shutil.which(profile.program, path=environment.get("PATH")) or profile.program, *profile.flags)
+        if (program := hookable(argv)) is not None:
+            why = why_not(program, argv)
+            told.append(f"{name}: none, {why}" if why else f"{name}: by an argument, for each start")
+    if told:
+        yield Check(id="hooks", level="ok", text="; ".join(told))
+
+
+def fallbacks(where: Places, environment: Mapping[str, str]) -> Iterator[Check]:
+    """Who was asked to run structured and runs in tmux, and why: profiles, and sessions that live."""
+    try:
+        config = load(where)
+        names = [offer.name for offer in offers(config, environment) if not offer.problem]
+        profiles = {name: resolve(config, name, environment=environment).fallback for name in names}
+        alive = [session for session in look_once(where).sessions if session.state in ALIVE]
+    except KasmonError:
+        return  # other checks say why
+    told = [f"{name}: {why}" for name, why in profiles.items() if why]
+    told += [f"session {session.name!r}: {session.fallback}" for session in alive if session.fallback]
+    if told:
+        fix = 'Set the profile\'s `execution_mode` to "tmux"; or, where its program speaks ACP, its `acp` arguments.'
+        yield Check(id="fallback", level="warn", text=f"in tmux, though sdk was asked for: {'; '.join(told)}", fix=fix)
