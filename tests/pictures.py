@@ -12,6 +12,7 @@ PICTURES = {
     "fleet": "list-120x40",
     "wide": "list-160x50",
     "waves": "waves-120x40",
+    "board": "board-120x40",
     "permission": "card-command",
     "diff": "card-diff-160x50",
     "session": "inside-structured-120x40",

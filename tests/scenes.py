@@ -14,12 +14,14 @@ from kasmon.model.command import Mode, Receipt, ReceiptId, ReceiptState
 from kasmon.model.fleet import Fleet
 from kasmon.model.permission import SessionId
 from kasmon.model.session import Session, Tokens
+from kasmon.supervisor.plans.boards import Board
 from kasmon.tui.app import Kasmon
 from kasmon.tui.asks import AskCard
 from kasmon.tui.focus import FocusView
 from kasmon.tui.scrollback import Scrollback
 from kasmon.tui.session import SessionView
 from kasmon.tui.world import Settings
+from tests import boards
 from tests.fleets import StillClock, asking, change, command, crew, fleet, login, plan, question, working
 from tests.talks import MAKE, SIGN_IN, deep_talk, short_talk, talk
 from tests.tui.worlds import StillWorld
@@ -46,6 +48,14 @@ def kasmon(shown: Fleet | None = None, *, settings: Settings | None = None, **wo
     still = StillWorld(shown if shown is not None else crew(), settings=settings, **given)
     still.listed = ("src/", "tests/", "src/lex.py", "src/parse.py", "tests/test_parse.py")
     return Kasmon(world=still, settings=settings, clock=StillClock())
+
+
+def planned(*plans: Board, shown: Fleet | None = None, settings: Settings | None = None) -> Kasmon:
+    """The same, and these plans."""
+    app = kasmon(shown, settings=settings)
+    if plans:
+        cast(StillWorld, app.world).planned.put_nowait(plans)
+    return app
 
 
 async def settled(pilot: Pilot[None]) -> None:
@@ -132,9 +142,10 @@ class Scene:
     act: Act = field(default_factory=keys)
     fleet: Fleet | None = None
     settings: Settings = field(default_factory=Settings)
+    boards: tuple[Board, ...] = ()
 
     def app(self) -> Kasmon:
-        return kasmon(self.fleet, settings=self.settings)
+        return planned(*self.boards, shown=self.fleet, settings=self.settings)
 
 
 def alone(*requests: Any) -> Fleet:
@@ -185,6 +196,21 @@ def inbox(*pressed: str) -> Act:
             await pilot.press(key)
             await pilot.pause()
         await armed(pilot)
+
+    return act
+
+
+def waves(*pressed: str, plans: int = 1) -> Act:
+    """Open the wave board once so many plans are known, and press these keys there."""
+
+    async def act(pilot: Pilot[None]) -> None:
+        await settled(pilot)
+        app = cast(Kasmon, pilot.app)
+        await auntil(lambda: len(app.waves.boards) == plans, what="the plans")
+        for key in ("B", *pressed):
+            await pilot.press(key)
+            await pilot.pause()
+        await pilot.pause()
 
     return act
 
@@ -250,6 +276,12 @@ SCENES: dict[str, Scene] = {
         fleet(asking("fix-auth", command("fix-auth", RISKY)), asking("docs", change("docs", ago=5)), working("index")),
     ),
     "inbox-empty": Scene((80, 24), nothing_asked, fleet(working("docs"))),
+    "board-120x40": Scene(act=waves("down", plans=2), fleet=boards.crew(), boards=(boards.board(), boards.other())),
+    "board-asking-120x40": Scene(
+        act=waves("]", "[", plans=2), fleet=fleet(*boards.SESSIONS[:2]), boards=(boards.asked(), boards.over())
+    ),
+    "board-80x24": Scene((80, 24), waves("down"), boards.crew(), boards=(boards.board(),)),
+    "board-empty": Scene((80, 24), waves(plans=0), fleet(working("docs"))),
     "new-120x40": Scene(act=keys("n")),
     "new-80x24": Scene((80, 24), keys("n")),
     "new-wrong-80x24": Scene((80, 24), keys("n", "enter")),

@@ -35,7 +35,7 @@ class Alert(msgspec.Struct, frozen=True, kw_only=True):
     """One call to a person: what a desktop shows and a command is told. Clean, without secrets of known shape."""
 
     kind: str
-    """`asking lost crashed stuck unsure limited finished`, or `several`."""
+    """`asking lost crashed stuck unsure limited finished`, `several`, or `plan`: one asks something, or is over."""
     title: str
     text: str
     sessions: tuple[SessionId, ...]

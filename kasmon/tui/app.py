@@ -40,10 +40,13 @@ from kasmon.tui.keys import ACTIONS, ROWS, Keys, Where, chosen
 from kasmon.tui.look import Look, news, session_label, state_name
 from kasmon.tui.messages import (
     ActionWanted,
+    BoardLeft,
     CardLeft,
     CommandWanted,
+    DiffWanted,
     FilesWanted,
     InboxLeft,
+    NewAgentWanted,
     PlaceChanged,
     PromptEntered,
     SessionOpened,
@@ -55,6 +58,7 @@ from kasmon.tui.safety import NoColours, NothingActs, log_crash
 from kasmon.tui.shelf import Shelf
 from kasmon.tui.theme import DEFAULT, PLAIN, ThemeFile, terminal_theme, textual_theme
 from kasmon.tui.thrift import lighten_strips
+from kasmon.tui.waves import Waves
 from kasmon.tui.world import Adopt, Create, Settings, Tell, Wanted, World
 
 LATER_IMPORTS: Final = (
@@ -63,6 +67,7 @@ LATER_IMPORTS: Final = (
     "kasmon.tui.dialogs",
     "kasmon.tui.ask_screen",
     "kasmon.tui.inbox_screen",
+    "kasmon.tui.wave_screen",
     "kasmon.tui.session",
     "kasmon.tui.prompt",
     "pygments.lexers.python",
@@ -111,6 +116,7 @@ class Kasmon(App[None], inherit_bindings=False):
         self.look = Look(self._theme_file(DEFAULT), utf8=self.utf8)
         self.deeds = Deeds(self)
         self.inbox = Inbox(self)
+        self.waves = Waves(self)
         self.inside = Inside(self)
         self.calls = Calls(self)
         self.crash = ""
@@ -153,6 +159,9 @@ class Kasmon(App[None], inherit_bindings=False):
         gc.freeze()
         gc.enable()
         self.run_worker(self._prepare, thread=True, group="imports")
+        if self.world is not None:
+            self.run_worker(self.waves.follow(), group="plans")
+            self.run_worker(self._follow_collisions(), group="radar")
 
     def _prepare(self) -> None:
         """In a thread: what a dialog would otherwise have to wait for."""
@@ -164,6 +173,12 @@ class Kasmon(App[None], inherit_bindings=False):
         assert self.world is not None
         async for fleet in self.world.changes():
             self._take(fleet)
+
+    async def _follow_collisions(self) -> None:
+        assert self.world is not None
+        async for collisions in self.world.collisions():
+            self.desk.table.mark(collisions)
+            self.waves.mark(collisions)
 
     async def _follow_settings(self) -> None:
         assert self.world is not None
@@ -270,6 +285,8 @@ class Kasmon(App[None], inherit_bindings=False):
         self.inbox.take(change.changed, change.gone)
         for gone in change.gone:
             self.inside.forget(gone)
+        for dialog in (screen for screen in self.screen_stack if isinstance(screen, Dialog)):
+            dialog.follow(fleet)
         self._toast(told)
         self.inbox.tell()
         self.offer_keys()
@@ -319,7 +336,7 @@ class Kasmon(App[None], inherit_bindings=False):
         message.stop()
         wanted = message.wanted
         if isinstance(wanted, Tell) and isinstance(wanted.wish, Answer):
-            self.inbox.sent(wanted.wish.request)
+            self.inbox.sent(wanted.session, wanted.wish.request)
         if self.world is not None:
             self.run_worker(self._carry_out(wanted, message.token), group="wishes")
 
@@ -340,7 +357,7 @@ class Kasmon(App[None], inherit_bindings=False):
 
     def _refused(self, wanted: Wanted, token: int, error: KasmonError) -> None:
         if isinstance(wanted, Tell) and isinstance(wanted.wish, Answer):
-            self.inbox.failed(wanted.wish.request)
+            self.inbox.failed(wanted.session, wanted.wish.request, error)
         dialog = self._dialog(token)
         if dialog is not None:
             dialog.refused(wanted, error)
@@ -369,6 +386,19 @@ class Kasmon(App[None], inherit_bindings=False):
         message.stop()
         self.inbox.close(message.put_off)
 
+    def on_board_left(self, message: BoardLeft) -> None:
+        message.stop()
+        self.waves.close()
+
+    def on_diff_wanted(self, message: DiffWanted) -> None:
+        message.stop()
+        if (session := self.desk.table.session(message.session)) is not None:
+            self.deeds.show_diff(session)
+
+    def on_new_agent_wanted(self, message: NewAgentWanted) -> None:
+        message.stop()
+        self.waves.replace(message.wanted)
+
     def on_focus_view_left(self, message: FocusView.Left) -> None:
         message.stop()
         if self.desk.focused_inside:
@@ -381,6 +411,7 @@ class Kasmon(App[None], inherit_bindings=False):
     def on_session_opened(self, message: SessionOpened) -> None:
         message.stop()
         self.inbox.close(())
+        self.waves.close()
         self.call_later(self.inside.enter, message.session)
 
     def on_prompt_entered(self, message: PromptEntered) -> None:

@@ -78,6 +78,8 @@ def _decisions(state: CardState, look: Look, keys: Keys, width: int, brief: bool
         row.append(_offer(look, keys.shown("deny_and_end"), "Deny, and end the turn", state.armed, "deny_and_end"))
     if Decision.EDIT in request.choices and request.input:
         row.append(_offer(look, keys.shown("edit"), "Edit, then allow", approve, "edit"))
+    if state.is_elsewhere:
+        row.append(_offer(look, "⏎" if look.utf8 else "enter", "Answer it there", state.armed, "enter"))
     later = "Later" if not request.later else "Stays set aside"
     row.append(_offer(look, keys.shown("later"), later, state.armed, "later"))
     return [*lines, *side_by_side(row, width)]
@@ -98,7 +100,7 @@ def _standing(state: CardState, look: Look, keys: Keys, width: int, brief: bool)
         if lines and len(told) > 1:
             told = [_offer(look, keys.shown(action), f"{word}, by the same rule", live, action)]
         lines += told
-    return [*lines, *_reach_lines(state, look, keys.shown("reach"), width)] if lines else []
+    return [*lines, *_reach_lines(state, look, keys.shown("reach"), width)] if lines and state.reaches else lines
 
 
 def _reach_lines(state: CardState, look: Look, key: str, width: int) -> list[DrawnLine]:

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 import msgspec
 
 from kasmon.clean import visible
+from kasmon.model.command import Mode
 from kasmon.model.rule import Scope
 from kasmon.model.session import Session
 
@@ -21,7 +22,12 @@ THIS_SESSION = Reach("session", "this session")
 
 
 def reaches(session: Session | None, project: str) -> tuple[Reach, ...]:
-    """What a rule made at a request of *session* may cover, the narrowest first; *project* is its folder's project."""
+    """What a rule made at a request of *session* may cover, the narrowest first; *project* is its folder's project.
+
+    Nothing for a session in a terminal: what "always" means there, the agent's own menu says.
+    """
+    if session is not None and session.mode is Mode.TMUX:
+        return ()
     plan = session.plan if session is not None else None
     return (
         THIS_SESSION,

@@ -6,6 +6,7 @@ from typing import Final
 import msgspec
 
 from kasmon.clean import clean_line
+from kasmon.model.command import Mode
 from kasmon.model.permission import AskKind, Decision, Request
 from kasmon.model.rule import Scope
 from kasmon.model.session import Session
@@ -85,7 +86,13 @@ class CardState(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def is_heard(self) -> bool:
         """Whether the agent is told why something was denied."""
-        return self.session is None or can(self.session, "hears_reasons")
+        session = self.session
+        return session is None or (session.mode is not Mode.TMUX and can(session, "hears_reasons"))
+
+    @property
+    def is_elsewhere(self) -> bool:
+        """Whether it stands in a terminal that a person can go to, and Enter chooses nothing on the card."""
+        return self.session is not None and self.session.mode is Mode.TMUX and not self.sheet.request.options
 
     @property
     def may_rule(self) -> bool:

@@ -27,6 +27,8 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
     """Secret values of each session; one whose are not known yet must not be shown."""
     projects: Mapping[SessionId, str] = {}
     """The folder of each session's project."""
+    changed: Mapping[SessionId, RequestId] = {}
+    """What was answered here last, and had changed by then, so that nothing was sent."""
 
 
 class Arming:

@@ -5,6 +5,7 @@ by waiting, or by a key that came within the deaf time after the card appeared o
 """
 
 from collections.abc import Sequence
+from typing import Final
 
 import msgspec
 from textual import events
@@ -24,6 +25,8 @@ from kasmon.tui.clock import Clock
 from kasmon.tui.keys import Keys, Where
 from kasmon.tui.look import Look
 from kasmon.tui.messages import ActionWanted, CardLeft, SessionOpened
+
+CHANGED: Final = "The prompt changed, nothing was sent. This is what stands there now."
 
 
 class AskCard(AskVoice):
@@ -191,7 +194,7 @@ class AskCard(AskVoice):
                 self.go(-1)
             case "request_on":
                 self.go(1)
-            case "enter" if not self.request.answerable:
+            case "enter" if not self.request.answerable or self._state.is_elsewhere:
                 self.tell(SessionOpened(self.request.session))
             case "enter":
                 self._choose()
@@ -243,6 +246,7 @@ class AskCard(AskVoice):
     def _fresh(self, request: Request) -> CardState:
         known = self.asked.known.get(request.session, ())
         session = self.asked.sessions.get(request.session)
+        before = self.asked.changed.get(request.session, request.id)
         return CardState(
             sheet=sheet(request, known),
             session=session,
@@ -251,4 +255,5 @@ class AskCard(AskVoice):
             place=place_in(self.asked.waiting, request.id) or 1,
             waiting=max(1, len(self.asked.waiting)),
             in_list=self._in_list,
+            wrong="" if before == request.id else CHANGED,
         )

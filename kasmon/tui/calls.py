@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Final
 
 from kasmon.model.permission import SessionId
 from kasmon.model.session import Session
-from kasmon.tui.alerts import Alerts
+from kasmon.tui.alerts import Alert, Alerts
 from kasmon.tui.order import Change
 from kasmon.tui.world import Call
 
@@ -30,7 +30,7 @@ class Calls:
     def seen(self) -> SessionId | None:
         """The session that a person looks at now: it is on the screen, nothing lies over it, and somebody is there."""
         app = self.app
-        if not app.app_focus or app.quiet_for() > THERE_S or len(app.screen_stack) > 1 or app.is_too_small:
+        if not self.is_there or len(app.screen_stack) > 1 or app.is_too_small:
             return None
         desk = app.desk
         shown = desk.preview.session if desk.focused_inside or not desk.has_class("-no-preview") else None
@@ -45,6 +45,16 @@ class Calls:
             self.alerts.forget(gone)
         if self.alerts.take(before, change.changed, seen, now):
             self._ring(now)
+
+    def tell(self, alert: Alert) -> None:
+        """Make this call at once, and ring."""
+        self._ring(self.app.clock.ticking())
+        self.app.want(Call(alert=alert))
+
+    @property
+    def is_there(self) -> bool:
+        """Whether somebody sits before the dashboard."""
+        return self.app.app_focus and self.app.quiet_for() <= THERE_S
 
     def tick(self) -> None:
         """A second passed: make the calls that are due."""

@@ -1,18 +1,19 @@
 """What each action of the key table does. One method for each; its name is the action's id."""
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
 from kasmon.clean import clean_line
 from kasmon.errors import InteractiveOnlyError, KasmonError
 from kasmon.model.attention import need
+from kasmon.model.changes import split
 from kasmon.model.command import Interrupt, Mode, Stop
 from kasmon.model.permission import SessionId
 from kasmon.model.session import Session
 from kasmon.model.state import ALIVE
-from kasmon.model.text import Line
+from kasmon.model.text import Line, Token, fitted
 from kasmon.tui.meter import can
 from kasmon.tui.order import Sort, View
 from kasmon.tui.reading import ReadingDeeds
@@ -22,6 +23,10 @@ if TYPE_CHECKING:
     from kasmon.tui.adopting import Adopting
     from kasmon.tui.app import Kasmon
     from kasmon.tui.dialogs import NewSession, Question, Sure
+
+
+EXPLAINED: Final = 12
+"""So many cells of an explanation's line are the word before its text."""
 
 
 class Deeds(ReadingDeeds):
@@ -157,16 +162,46 @@ class Deeds(ReadingDeeds):
         self._ask("Forget", lines, "forget it", Forget(session=session.id))
 
     def diff(self) -> None:
-        session = self._selected()
-        if session is None:
-            return
-        diff = self.app.inside.last_diff(session.id)
-        if not diff:
-            self.app.say(f"No change of {clean_line(session.name)} has been seen.")
-            return
-        from kasmon.tui.ask_text import diff_rows
+        """What the selected session changed."""
+        if (session := self._selected()) is not None:
+            self.show_diff(session)
 
-        self._read(f"Last change of {clean_line(session.name)}", lambda width: diff_rows(diff, width))
+    def show_diff(self, session: Session) -> None:
+        """What *session*'s worktree changed; where it works in none, its last change."""
+        self.app.run_worker(self._diff(session), group="dialog", exclusive=True)
+
+    async def _diff(self, session: Session) -> None:
+        name, world, diff = clean_line(session.name), self.app.world, ""
+        why = f"No change of {name} has been seen."
+        try:
+            diff = await world.diff(session.id) if world is not None else ""
+        except KasmonError as error:
+            why = f"{error.message} {error.hint}".strip()
+        from kasmon.tui.diff_screen import DiffScreen
+
+        if files := split(diff):
+            self.app.push_screen(DiffScreen(self.app.look, self.app.keys, name, files))
+        elif last := self.app.inside.last_diff(session.id):
+            from kasmon.tui.ask_text import diff_rows
+
+            self._read(f"Last change of {name}", lambda width: diff_rows(last, width))
+        else:
+            self.app.say(why)
+
+    def explain(self) -> None:
+        """Why the selected session is in its state."""
+        if (session := self._selected()) is not None:
+            self.app.run_worker(self._explain(session), group="dialog", exclusive=True)
+
+    async def _explain(self, session: Session) -> None:
+        name, world = clean_line(session.name), self.app.world
+        try:
+            told = await world.explained(session.id) if world is not None else ()
+        except KasmonError as error:
+            self.app.say(f"{error.message} {error.hint}", severity="warning")
+            return
+        if told:
+            self._read(f"Why {name} is {session.state}", lambda width: _explained(told, width))
 
     # All sessions.
 
@@ -212,6 +247,9 @@ class Deeds(ReadingDeeds):
 
     def all_requests(self) -> None:
         self.app.inbox.open_list()
+
+    def board(self) -> None:
+        self.app.waves.open()
 
     # The view.
 
@@ -340,3 +378,13 @@ class Deeds(ReadingDeeds):
 
     def _look_at(self, view: View, **changes: object) -> None:
         self.app.desk.look_at(msgspec.structs.replace(view, **changes))
+
+
+def _explained(told: Sequence[str], width: int) -> list[Line]:
+    """An explanation's lines as rows: what goes on in a further row stands under the text, not under its name."""
+    rows = fitted([(told[0], Token.STRONG)], width)
+    rest = ((" " * EXPLAINED, Token.TEXT),)
+    for line in told[1:]:
+        first = ((f"{line[:EXPLAINED]:<{EXPLAINED}}", Token.SUBJECT),)
+        rows += fitted([(line[EXPLAINED:], Token.OUTPUT)], width, first, rest)
+    return rows

@@ -18,6 +18,7 @@ from textual.widgets import Static
 
 from kasmon.clean import clean_line
 from kasmon.errors import KasmonError
+from kasmon.model.fleet import Fleet
 from kasmon.model.text import Token
 from kasmon.tui.bars import Banner, Notice
 from kasmon.tui.keys import Keys
@@ -43,6 +44,7 @@ class Dialog(Overlay):
         Binding("escape", "leave", "close", show=False),
     ]
     title_text = ""
+    carries_notice = True
 
     def __init__(self, look: Look, keys: Keys) -> None:
         super().__init__()
@@ -93,6 +95,9 @@ class Dialog(Overlay):
     def complain(self, problem: str, hint: str = "") -> None:
         said = [(clean_line(problem), Token.ERROR), *([(clean_line(hint), Token.NOTICE)] if hint else [])]
         self.problem.say(("", Token.NOTICE), *said)
+
+    def follow(self, fleet: Fleet) -> None:
+        """The fleet is this now."""
 
     def notice(self, notice: Notice | None) -> None:
         """Something waits elsewhere."""

@@ -1,25 +1,22 @@
 """The dialogs: a new session, a message, a new name, are you sure, a text to read."""
 
 from collections.abc import Callable, Iterable, Sequence
-from pathlib import Path
 from typing import ClassVar
 
 import msgspec
 from textual import events
 from textual.binding import Binding, BindingType
 from textual.containers import Vertical
-from textual.content import Content
 from textual.widget import Widget
 from textual.widgets import Input
 
 from kasmon.clean import clean_line
 from kasmon.config.profile import Offer
-from kasmon.errors import KasmonError
 from kasmon.model.command import Mode, Prompt, When
-from kasmon.model.permission import SessionId
 from kasmon.model.session import Session
 from kasmon.model.text import Line as TextLine
 from kasmon.model.text import Token, fitted
+from kasmon.paths import expanded
 from kasmon.tui.asking import SILENCE_S
 from kasmon.tui.boxes import LineBox
 from kasmon.tui.clock import Clock
@@ -28,7 +25,7 @@ from kasmon.tui.keys import Keys
 from kasmon.tui.look import Look
 from kasmon.tui.prompt import TextBox
 from kasmon.tui.reader import Reader, Rows, Sentences
-from kasmon.tui.world import Create, Rename, Tell, Wanted
+from kasmon.tui.world import Create, Rename, Tell
 
 MODES = {Mode.TMUX: "terminal", Mode.SDK: "structured", Mode.INTERPRETER: "interpreter"}
 AROUND = 6
@@ -116,7 +113,7 @@ class NewSession(Dialog):
                     name=name,
                     agent=self.agent.value,
                     mode=modes[self.mode.chosen] if modes else None,
-                    workdir=str(Path(folder).expanduser()) if folder else "",
+                    workdir=str(expanded(folder)) if folder else "",
                     prompt=self.query_one("#first-prompt", TextBox).text.strip(),
                 )
             )
@@ -135,8 +132,6 @@ class Message(Dialog):
         self.title_text = self._title()
         self.names = Reader(look, self._names, margin=1)
         self.when = Choice(look, tuple(WHEN), id="when")
-        self._failed: dict[SessionId, str] = {}
-        self._open = 0
 
     def inside(self) -> Iterable[Widget]:
         if len(self.sessions) > 1:
@@ -154,13 +149,15 @@ class Message(Dialog):
     def on_text_box_submitted(self, event: TextBox.Submitted) -> None:
         event.stop()
         text = event.box.text
-        if not text.strip() or self._open:
+        if not text.strip():
             return
         prompt = Prompt(text=text, when=WHEN[self.when.value])
-        self._open, self._failed = len(self.sessions), {}
-        for session in self.sessions:
-            self.busy = False
-            self.want(Tell(session=session.id, wish=prompt))
+        if len(self.sessions) == 1:
+            self.want(Tell(session=self.sessions[0].id, wish=prompt))
+            return
+        from kasmon.tui.broadcast import Broadcast
+
+        self.app.switch_screen(Broadcast(self.look, self.keys, self.sessions, prompt))
 
     def _title(self) -> str:
         one = len(self.sessions) == 1
@@ -170,36 +167,6 @@ class Message(Dialog):
         """Whom it goes to, all of them."""
         names = ", ".join(clean_line(session.name) for session in self.sessions)
         return fitted([(names, Token.OUTPUT)], width)
-
-    def done(self, wanted: Wanted, word: str) -> str:
-        self._settle()
-        if len(self.sessions) == 1 and not self._failed:
-            return word
-        return "" if self._open or self._failed else f"Sent to {len(self.sessions)} sessions."
-
-    def refused(self, wanted: Wanted, error: KasmonError) -> None:
-        if isinstance(wanted, Tell):
-            self._failed[wanted.session] = error.message
-        self._settle()
-
-    def _settle(self) -> None:
-        """Once all have answered: close, or stay for those that did not take it; a second try goes to these alone."""
-        self._open -= 1
-        if self._open > 0:
-            return
-        self.busy = False
-        if not self._failed:
-            self.dismiss()
-            return
-        sent = len(self.sessions) - len(self._failed)
-        self.sessions = tuple(session for session in self.sessions if session.id in self._failed)
-        why = next(iter(self._failed.values()))
-        self.names.read(self._names)
-        self.query_one(".dialog").border_title = Content(self._title())
-        if sent:
-            self.complain(f"Sent to {sent}; {len(self._failed)} did not take it.", why)
-        else:
-            self.complain(why)
 
 
 class NewName(Dialog):

@@ -4,7 +4,7 @@ Only rows that changed are drawn again. The selected session stays selected when
 still for a second after each key, so that no row jumps away under a person's hand.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 from textual import events
@@ -16,6 +16,7 @@ from textual.widget import Widget
 from kasmon.model.attention import next_pressing, pressing, waiting_peers
 from kasmon.model.fleet import Fleet
 from kasmon.model.permission import SessionId
+from kasmon.model.radar import Collides
 from kasmon.model.session import Session
 from kasmon.tui.clock import Clock
 from kasmon.tui.keys import Keys
@@ -68,6 +69,7 @@ class SessionTable(ScrollView, can_focus=True):
         self.header: ListHeader | None = None
         self.pinned: SessionId | None = None
         self.items: list[Item] = []
+        self.collisions: Mapping[SessionId, Collides] = {}
         self.columns: tuple[Column, ...] = ()
         self.keys = Keys()
         self.last_key_at = float("-inf")
@@ -226,6 +228,14 @@ class SessionTable(ScrollView, can_focus=True):
         if isinstance(item, Heading):
             self.fold(not item.folded)
 
+    def mark(self, collisions: Mapping[SessionId, Collides]) -> None:
+        """These sessions change what others change; all others do not."""
+        before, self.collisions = self.collisions, collisions
+        changed = {s for s in before.keys() | collisions.keys() if before.get(s) != collisions.get(s)}
+        if bool(before) != bool(collisions):
+            self._measure()
+        self._refresh_rows(changed)
+
     def pin(self, wanted: SessionId | None) -> None:
         """Mark this session as the one that the preview keeps."""
         self.pinned = wanted
@@ -254,6 +264,7 @@ class SessionTable(ScrollView, can_focus=True):
             selected,
             item.session == self.pinned,
             str(item.session) in self.view.folded,
+            self.collisions.get(item.session),
         )
         known, moment = self._strips.get(item.session), moments(session, now)
         if known is not None and known[0] == (line, moment):
@@ -297,7 +308,7 @@ class SessionTable(ScrollView, can_focus=True):
     def _measure(self) -> None:
         longest = max((len(session.name) for session in self._arranger.sessions.values()), default=8)
         depth = max((item.depth for item in self.items if isinstance(item, Row)), default=0)
-        self._names_width = longest + 2 * depth + (2 if self.pinned else 0)
+        self._names_width = longest + 2 * depth + (2 if self.pinned else 0) + (2 if self.collisions else 0)
         before, self.columns = self.columns, columns(self.size.width, self._names_width)
         if self.columns != before and self.header is not None:
             self.header.refresh()

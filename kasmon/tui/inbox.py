@@ -6,12 +6,13 @@ from typing import TYPE_CHECKING, Final
 from textual.timer import Timer
 
 from kasmon.clean import clean_line
+from kasmon.errors import KasmonError, StaleRequestError
 from kasmon.model.permission import RequestId, SessionId
 from kasmon.model.session import Session
 from kasmon.tui.asking import QUIET_S, Asked, Queue
 from kasmon.tui.bars import Notice
-from kasmon.tui.dialog import Dialog
 from kasmon.tui.focus import FocusView
+from kasmon.tui.overlay import Overlay
 
 if TYPE_CHECKING:
     from kasmon.model.permission import Request
@@ -32,6 +33,7 @@ class Inbox:
         self.queue = Queue()
         self._known_secrets: dict[SessionId, tuple[str, ...]] = {}
         self._projects: dict[SessionId, str] = {}
+        self._changed: dict[SessionId, RequestId] = {}
         self._shown: AskScreen | InboxScreen | None = None
         self._timer: Timer | None = None
 
@@ -48,14 +50,17 @@ class Inbox:
             self._tell_screen()
             self.look_soon()
 
-    def sent(self, request: RequestId) -> None:
+    def sent(self, session: SessionId, request: RequestId) -> None:
         """An answer is on its way."""
+        self._changed.pop(session, None)
         self.queue.sent(request)
         self._tell_screen()
         self.tell()
 
-    def failed(self, request: RequestId) -> None:
-        """The answer did not arrive: it waits again."""
+    def failed(self, session: SessionId, request: RequestId, error: KasmonError) -> None:
+        """The answer did not arrive: it waits again, or what stands in its place."""
+        if isinstance(error, StaleRequestError):
+            self._changed[session] = request
         self.queue.failed(request)
         self._tell_screen()
         self.look_soon()
@@ -130,14 +135,16 @@ class Inbox:
             notice = Notice(many, "state-asking", key, "shows it" if waiting == 1 else "shows them", "inbox")
         elif app.fleet.read_only:
             notice = Notice(f"Nothing can be written down: {clean_line(app.fleet.read_only)}", "bad")
+        else:
+            notice = app.waves.notice()
         inside = app.desk.preview.inside
         if isinstance(inside, FocusView):
             inside.waiting = waiting if inside.is_live else 0
             notice = None if inside.is_live else notice
-        above = [screen for screen in app.screen_stack[1:] if isinstance(screen, Dialog)]
+        above = [each for each in app.screen_stack[1:] if isinstance(each, Overlay) and each.carries_notice]
         app.desk.banner.notice = None if above else notice
-        for dialog in above:
-            dialog.notice(notice)
+        for screen in above:
+            screen.notice(notice if screen is above[-1] else None)
 
     def _show(self, first: "Request") -> None:
         from kasmon.tui.ask_screen import AskScreen  # not before the first frame
@@ -154,7 +161,14 @@ class Inbox:
         sessions = {id_: session for id_ in ids if (session := self.app.desk.table.session(id_)) is not None}
         known = {id_: self._known_secrets[id_] for id_ in ids if id_ in self._known_secrets}
         sent = self.queue.on_the_way
-        return Asked(waiting=waiting, sent=sent, sessions=sessions, known=known, projects=self._projects)
+        return Asked(
+            waiting=waiting,
+            sent=sent,
+            sessions=sessions,
+            known=known,
+            projects=self._projects,
+            changed=dict(self._changed),
+        )
 
     def _tell_screen(self) -> None:
         if (screen := self.screen) is not None:

@@ -23,6 +23,7 @@ class Where(StrEnum):
     FILTER = "in the filter"
     CARD = "on a request"
     INBOX = "in the list of requests"
+    BOARD = "on the wave board"
     PROMPT = "in the prompt box"
     READING = "while reading"
     TEXT = "while reading a terminal"
@@ -40,6 +41,7 @@ class Group(StrEnum):
     FLEET = "All sessions"
     VIEW = "View"
     REQUEST = "A request"
+    BOARD = "The wave board"
     INSIDE = "Inside a session"
     READING = "Reading what it said"
     QUEUE = "Prompts that wait"
@@ -83,6 +85,7 @@ class Action(msgspec.Struct, frozen=True):
 
 _LIST, _CARD, _ALL, _BOX, _FILTER = Where.LIST, Where.CARD, Where.EVERYWHERE, Where.PROMPT, Where.FILTER
 _READ, _FIND, _QUEUE, _INBOX, _TEXT = Where.READING, Where.FIND, Where.QUEUE, Where.INBOX, Where.TEXT
+_BOARD = Where.BOARD
 
 DETACHES: Final = "ctrl+]"
 """What comes back from `attach`: the key that kasmon's tmux server detaches by."""
@@ -115,6 +118,7 @@ ACTIONS: Final = (
     ),
     Action("restart", ("R",), "restart", "Start an ended session again", _LIST, Group.SESSION, Offered.ENDED),
     Action("move", ("V",), "move", "Go on in a terminal, or structured; asks first", _LIST, Group.SESSION),
+    Action("explain", (), "explain", "Why it is in its state: who says what, its last changes", _LIST, Group.SESSION),
     Action("rename", ("r",), "rename", "Give it another name", _LIST, Group.SESSION),
     Action("forget", ("X",), "forget", "Take an ended session off the list", _LIST, Group.SESSION, Offered.ENDED),
     Action("diff", ("D",), "diff", "The last change it made", _LIST, Group.SESSION),
@@ -127,6 +131,14 @@ ACTIONS: Final = (
     Action("filter_drop", ("escape",), "show all", "Show all again", _FILTER, Group.VIEW, Offered.ALWAYS, False),
     Action("sort", ("S",), "sort", "Next order: attention, name, agent, since, cost, wave", _LIST, Group.VIEW),
     Action("waves", ("W",), "waves", "Group by wave, or not", _LIST, Group.VIEW),
+    Action(
+        "board",
+        ("B", "f5"),
+        "wave board",
+        "Show the plans that run: waves, their tasks, what they ask",
+        _ALL,
+        Group.VIEW,
+    ),
     Action("fold", ("h", "left"), "fold", "Fold the group", _LIST, Group.VIEW, palette=False),
     Action("unfold", ("l", "right"), "unfold", "Unfold the group", _LIST, Group.VIEW, palette=False),
     Action("preview", ("space",), "preview", "Show the preview, or hide it", _LIST, Group.VIEW),
@@ -165,6 +177,39 @@ ACTIONS: Final = (
     Action("mark", ("space",), "mark", "Mark it, to answer several together", _INBOX, Group.REQUEST, palette=False),
     Action("to_request", ("tab",), "request", "Its keys, or the list's", _INBOX, Group.REQUEST, palette=False),
     Action("leave_inbox", ("escape", "q"), "leave", "Back; nothing is answered", _INBOX, Group.REQUEST, palette=False),
+    Action("task_down", ("j", "down"), "down", "The task below", _BOARD, Group.BOARD, palette=False),
+    Action("task_up", ("k", "up"), "up", "The task above", _BOARD, Group.BOARD, palette=False),
+    Action("wave_back", ("h", "left"), "wave before", "The wave before", _BOARD, Group.BOARD, palette=False),
+    Action("wave_on", ("l", "right"), "wave after", "The wave after", _BOARD, Group.BOARD, palette=False),
+    Action("task_top", ("g", "home"), "first", "The first task", _BOARD, Group.BOARD, palette=False),
+    Action("task_bottom", ("G", "end"), "last", "The last task", _BOARD, Group.BOARD, palette=False),
+    Action("board_down", ("pagedown", "ctrl+d"), "page down", "A page down", _BOARD, Group.BOARD, palette=False),
+    Action("board_up", ("pageup", "ctrl+u"), "page up", "A page up", _BOARD, Group.BOARD, palette=False),
+    Action("task_next", ("w",), "next", "The next task that needs you", _BOARD, Group.BOARD, palette=False),
+    Action("task_open", ("enter",), "open", "Go into its session", _BOARD, Group.BOARD, palette=False),
+    Action(
+        "task_read",
+        ("space",),
+        "details",
+        "All about the task: what it is told, why it failed",
+        _BOARD,
+        Group.BOARD,
+        palette=False,
+    ),
+    Action("task_diff", ("D",), "diff", "What it changed", _BOARD, Group.BOARD, palette=False),
+    Action("plan_advance", ("A",), "begin next wave", "Let the next wave begin", _BOARD, Group.BOARD, palette=False),
+    Action(
+        "task_accept", ("a",), "accept", "Take a task that is called done for done", _BOARD, Group.BOARD, palette=False
+    ),
+    Action("task_retry", ("r",), "retry", "Do the task once more", _BOARD, Group.BOARD, palette=False),
+    Action("task_replace", ("R",), "replace", "Once more, by another agent", _BOARD, Group.BOARD, palette=False),
+    Action("task_skip", ("s",), "skip", "Leave the task out; asks first", _BOARD, Group.BOARD, palette=False),
+    Action("plan_pause", ("p",), "pause", "Begin no further task, or go on", _BOARD, Group.BOARD, palette=False),
+    Action("plan_edit", ("e",), "edit", "How its file differs, to take that over", _BOARD, Group.BOARD, palette=False),
+    Action("plan_abort", ("X",), "abort", "Give the plan up; asks first", _BOARD, Group.BOARD, palette=False),
+    Action("plan_on", ("]", "tab"), "next plan", "The plan after", _BOARD, Group.BOARD, palette=False),
+    Action("plan_back", ("[", "shift+tab"), "plan before", "The plan before", _BOARD, Group.BOARD, palette=False),
+    Action("leave_board", ("escape", "q"), "leave", "Back to the list", _BOARD, Group.BOARD, palette=False),
     Action(
         "leave_focus", ("ctrl+]",), "leave", "Back to the list", Where.TERMINAL, Group.INSIDE, Offered.ALWAYS, False
     ),

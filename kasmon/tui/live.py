@@ -4,9 +4,10 @@ import asyncio
 import contextlib
 import os
 from asyncio.subprocess import DEVNULL, PIPE
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from importlib import import_module
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from kasmon.config import Config, Offer, offers, parse
 from kasmon.config.edit import put
@@ -18,6 +19,7 @@ from kasmon.model.candidate import Candidate
 from kasmon.model.command import Answer, Configure, Interrupt, Prompt, Requeue, Stop
 from kasmon.model.fleet import Fleet
 from kasmon.model.permission import SessionId
+from kasmon.model.radar import Collides, summed
 from kasmon.model.session import Session
 from kasmon.paths import Places
 from kasmon.store.log import START, Cursor
@@ -44,9 +46,14 @@ from kasmon.tui.world import (
     Rename,
     Restart,
     Settings,
+    Steer,
+    TakeEdit,
     Tell,
     Wanted,
 )
+
+if TYPE_CHECKING:
+    from kasmon.supervisor.plans.boards import Board
 
 SHORTEST_SECRET: Final = 6
 """A shorter value of a variable would hide half of every card."""
@@ -82,6 +89,11 @@ class LiveWorld:
         async for fleet in self.watch.changes():
             self._fleet = fleet
             yield fleet
+
+    async def boards(self) -> AsyncIterator[tuple["Board", ...]]:
+        module = await asyncio.to_thread(import_module, "kasmon.supervisor.plans.boards")
+        async for boards in module.Boards(self.places, lambda: self._fleet, lambda: self._config).changes():
+            yield boards
 
     async def settings(self) -> AsyncIterator[Settings]:
         settings = Settings()
@@ -128,6 +140,8 @@ class LiveWorld:
                 from kasmon.supervisor.adopt import adopt  # seldom wanted
 
                 await adopt(self.places, wanted.pane, wanted.name)
+            case Steer() | TakeEdit():
+                await asyncio.to_thread(self._decide, wanted)
             case Call():
                 self._caller = self._caller or Caller()
                 await self._caller.call(wanted.alert, self._config.notify)
@@ -148,6 +162,27 @@ class LiveWorld:
 
     async def printed(self, session: SessionId, /) -> Sequence[str]:
         return await verb_read(self.places, self._session(session), 0, ansi=True)
+
+    async def explained(self, session: SessionId, /) -> Sequence[str]:
+        from kasmon.supervisor.explain import explain  # seldom wanted
+        from kasmon.supervisor.explained import lines
+
+        return lines(await explain(self.places, self._session(session)))
+
+    async def collisions(self) -> AsyncIterator[Mapping[SessionId, Collides]]:
+        from kasmon.supervisor.radar_watch import sweeps  # not before the first frame
+
+        async for sweep in sweeps(lambda: [s for s in self._fleet.sessions if s.exists and not s.adopted]):
+            names = {session.id: session.name for session in self._fleet.sessions}
+            yield {
+                session: summed([(names.get(other, other), hit) for other, hit in found])
+                for session, found in sweep.hits.items()
+            }
+
+    async def diff(self, session: SessionId, /) -> str:
+        from kasmon.supervisor.diffs import diff_of  # seldom wanted
+
+        return await asyncio.to_thread(diff_of, self._session(session))
 
     async def secrets(self, session: SessionId, /) -> Sequence[str]:
         return await asyncio.to_thread(_values, self.places.environment(session))
@@ -182,6 +217,14 @@ class LiveWorld:
             case Requeue() as requeue:
                 await verb.requeue(self.places, session, requeue)
         return ""
+
+    def _decide(self, wanted: Steer | TakeEdit) -> None:
+        from kasmon.supervisor.plans import acts  # with all that reads plans
+
+        if isinstance(wanted, TakeEdit):
+            acts.take_edit(self.places, self._config, wanted.plan, wanted.digest)
+        else:
+            acts.steer(self.places, self._config, self._fleet, wanted.plan, wanted.deed, wanted.task, wanted.agent)
 
     def _session(self, session: SessionId) -> Session:
         known = self._fleet.get(session)

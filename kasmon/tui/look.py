@@ -55,6 +55,7 @@ MARKS: Final = {
     "bar": ("│", "|"),
     "pin": ("◉", "@"),
     "held": ("⏸", "="),
+    "collides": ("⇄", "%"),
 }
 
 RECEIPT_WORDS: Final = {
@@ -278,7 +279,7 @@ def money(usd: float) -> str:
 
 
 def session_tokens(session: Session) -> str:
-    return count(session.tokens.input + session.tokens.output) if session.tokens else ""
+    return count(session.tokens.used) if session.tokens and session.tokens.used else ""
 
 
 def wave_place(session: Session) -> str:
@@ -286,7 +287,7 @@ def wave_place(session: Session) -> str:
     if session.wave is None:
         return ""
     task = "" if session.task is None else f" {session.task}"
-    return f"w{session.wave}{task}" + ("" if session.peers is None else f"/{session.peers}")
+    return f"w{session.wave}{task}" + (f"/{session.peers}" if _of_wave(session) else "")
 
 
 def wave_words(session: Session) -> str:
@@ -294,7 +295,12 @@ def wave_words(session: Session) -> str:
     if session.wave is None:
         return ""
     task = "" if session.task is None else f", task {session.task}"
-    return f"wave {session.wave}{task}" + (f" of {session.peers}" if task and session.peers is not None else "")
+    return f"wave {session.wave}{task}" + (f" of {session.peers}" if task and _of_wave(session) else "")
+
+
+def _of_wave(session: Session) -> bool:
+    """Whether its task's number is one within its wave: a plan may count its tasks through."""
+    return session.peers is not None and (session.task or 0) <= session.peers
 
 
 def mode_word(session: Session) -> str:
@@ -309,7 +315,7 @@ def ending(session: Session) -> str:
     if session.signal is not None:
         return f"ended by {session.signal}"
     if session.exit_code is None:
-        return "ended; nobody saw how"
+        return "did not start" if session.end_why and not session.generation else "ended; nobody saw how"
     return f"exit {session.exit_code}" if session.exit_code else "done"
 
 

@@ -5,7 +5,7 @@ from textual.message import Message
 from kasmon.model.command import ReceiptId
 from kasmon.model.permission import RequestId, SessionId
 from kasmon.tui.order import Sort
-from kasmon.tui.world import Wanted
+from kasmon.tui.world import Steer, Wanted
 
 
 class CommandWanted(Message):
@@ -117,3 +117,23 @@ class InboxLeft(Message):
     def __init__(self, put_off: tuple[RequestId, ...]) -> None:
         super().__init__()
         self.put_off = put_off
+
+
+class BoardLeft(Message):
+    """The wave board wants to close."""
+
+
+class NewAgentWanted(Message):
+    """Another agent is wanted for a task: *wanted*, once it says which."""
+
+    def __init__(self, wanted: Steer) -> None:
+        super().__init__()
+        self.wanted = wanted
+
+
+class DiffWanted(Message):
+    """What this session changed is to be shown."""
+
+    def __init__(self, session: SessionId) -> None:
+        super().__init__()
+        self.session = session

@@ -1,8 +1,11 @@
 """What lies over the dashboard: cards and dialogs."""
 
+from typing import ClassVar
+
 from textual import events
 from textual.screen import ModalScreen
 
+from kasmon.tui.bars import Notice
 from kasmon.tui.look import Look
 
 
@@ -10,10 +13,15 @@ class Overlay(ModalScreen[None]):
     """Takes the keyboard while it is there; a theme that changes meanwhile changes it too."""
 
     look: Look
+    carries_notice: ClassVar[bool] = False
+    """Whether it has a line for what waits elsewhere."""
 
     def takes(self, key: events.Key) -> bool:
         """Do at once what *key* means here, before the next one is looked at; False leaves it to who has the focus."""
         return False
+
+    def notice(self, notice: Notice | None) -> None:
+        """Something waits elsewhere; told where `carries_notice`."""
 
     def dress(self, look: Look) -> None:
         """Draw with *look* from now on."""

@@ -13,7 +13,7 @@ from kasmon.tui.messages import ActionWanted, SessionOpened
 if TYPE_CHECKING:
     from kasmon.tui.app import Kasmon
 
-MOST = 30
+MOST = 40
 """So many entries stand there before anything is typed."""
 TOLD = 0.5
 """What a word in an entry's explanation counts, against one in its name."""

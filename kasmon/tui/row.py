@@ -8,7 +8,9 @@ from rich.cells import cell_len
 from textual.strip import Strip
 
 from kasmon.clean import clean_line
+from kasmon.model.radar import Collides
 from kasmon.model.session import Session
+from kasmon.model.state import SessionState
 from kasmon.tui.look import (
     Ground,
     Look,
@@ -97,6 +99,7 @@ class Line(msgspec.Struct, frozen=True):
     selected: bool = False
     pinned: bool = False
     folded: bool = False
+    collides: Collides | None = None
 
 
 def moments(session: Session, now: float) -> str:
@@ -170,7 +173,10 @@ def _name(line: Line, now: float, look: Look) -> list[Span]:
     pin = f" {look.mark('pin')}" if line.pinned else ""
     quiet = state_name(session) in ("ended", "paused", "standby")
     role = "text.bold" if line.selected else "soft" if quiet else "text"
-    return [(indent, "faint"), (clean_line(session.name) or str(session.id), role), (f"{fold}{pin}", "accent")]
+    name: Span = (clean_line(session.name) or str(session.id), role)
+    hit = line.collides
+    mark: list[Span] = [] if hit is None else [(f" {look.mark('collides')}", "bad.bold" if hit.lines else "warn")]
+    return [(indent, "faint"), name, *mark, (f"{fold}{pin}", "accent")]
 
 
 def _agent(line: Line, now: float, look: Look) -> list[Span]:
@@ -193,7 +199,10 @@ def _since(line: Line, now: float, look: Look) -> list[Span]:
 
 
 def _line(line: Line, now: float, look: Look) -> list[Span]:
-    return news(line.session, now)
+    hit, said = line.collides, news(line.session, now)
+    if hit is None or line.session.state is SessionState.ASKING:
+        return said
+    return [(clean_line(hit.words), "bad" if hit.lines else "warn"), (f" {look.mark('dot')} ", "faint"), *said]
 
 
 def _seen(line: Line, now: float, look: Look) -> list[Span]:

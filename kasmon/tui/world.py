@@ -4,7 +4,7 @@ The app is given one and asks nobody else. Widgets do not even see it: they get 
 in here is frozen; every call that may wait is a coroutine or an async iterator.
 """
 
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias
 
 import msgspec
@@ -15,12 +15,15 @@ from kasmon.model.command import Mode, Requeue, Wish
 from kasmon.model.event import Event
 from kasmon.model.fleet import Fleet
 from kasmon.model.permission import SessionId
+from kasmon.model.plan.fact import Deed
+from kasmon.model.radar import Collides
 from kasmon.store.log import START, Cursor
 from kasmon.tui.alerts import Alert
 from kasmon.tui.link import TerminalLink
 
 if TYPE_CHECKING:
     from kasmon.config.profile import Offer
+    from kasmon.supervisor.plans.boards import Board
 
 
 class Facts(msgspec.Struct, frozen=True):
@@ -101,13 +104,32 @@ class Adopt(msgspec.Struct, frozen=True, kw_only=True):
     name: str
 
 
+class Steer(msgspec.Struct, frozen=True, kw_only=True):
+    """Decide something on a plan that runs."""
+
+    plan: str
+    deed: Deed
+    task: str = ""
+    agent: str = ""
+    """Who takes the task's place, for `replace`."""
+
+
+class TakeEdit(msgspec.Struct, frozen=True, kw_only=True):
+    """Take the edited file of this plan over, as it was shown."""
+
+    plan: str
+    digest: str
+
+
 class Call(msgspec.Struct, frozen=True, kw_only=True):
     """Call the person, wherever they look: on the desktop, and by the command of their config."""
 
     alert: Alert
 
 
-Wanted: TypeAlias = Tell | Create | Restart | MoveTo | Rename | Forget | KeepTheme | Copy | Adopt | Call | OpenLink
+Wanted: TypeAlias = (
+    Tell | Create | Restart | MoveTo | Rename | Forget | KeepTheme | Copy | Adopt | Call | OpenLink | Steer | TakeEdit
+)
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
@@ -153,6 +175,10 @@ class World(Protocol):
         """Yield the fleet now, then after each change, at most ten times a second. Never ends by itself."""
         ...
 
+    def boards(self) -> AsyncIterator[tuple["Board", ...]]:
+        """Yield the plans now, then after each change, a few times a second. Never ends by itself."""
+        ...
+
     def settings(self) -> AsyncIterator[Settings]:
         """Yield the settings now, then after each change of a file. Never ends by itself."""
         ...
@@ -190,6 +216,22 @@ class World(Protocol):
 
         Raises:
             KasmonError: if nobody can tell.
+        """
+        ...
+
+    async def explained(self, session: SessionId, /) -> Sequence[str]:
+        """Why the session is in its state, a line each."""
+        ...
+
+    def collisions(self) -> AsyncIterator[Mapping[SessionId, Collides]]:
+        """The sessions whose worktrees change what others change, now and after each change; never ends."""
+        ...
+
+    async def diff(self, session: SessionId, /) -> str:
+        """What the session's worktree changed, as a git diff; empty where nothing.
+
+        Raises:
+            KasmonError: if it works in no repository, or git cannot tell.
         """
         ...
 

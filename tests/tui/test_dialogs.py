@@ -2,12 +2,13 @@
 
 from typing import cast
 
+import msgspec
 import pytest
 from textual.pilot import Pilot
 
 from kasmon.config.profile import Offer
 from kasmon.errors import LaunchError, NameTakenError, SessionEndedError
-from kasmon.model.command import Interrupt, Mode, Prompt, Stop
+from kasmon.model.command import Interrupt, Mode, Prompt, Receipt, ReceiptId, ReceiptState, Stop
 from kasmon.model.permission import SessionId
 from kasmon.model.session import Session
 from kasmon.model.state import SessionState
@@ -187,6 +188,13 @@ async def test_a_message_can_wait_or_interrupt() -> None:
         assert [Tell(session=README, wish=Prompt(text="Go on", when="idle"))] == wished(pilot)
 
 
+def with_receipt(shown: Session, state: ReceiptState, reason: str = "", text: str = "Go on") -> Session:
+    """The session with one more receipt than before."""
+    number = ReceiptId(f"{shown.id}-r{len(shown.receipts) + 1}")
+    receipt = Receipt(id=number, session=shown.id, state=state, text=text, reason=reason)
+    return msgspec.structs.replace(shown, receipts=(*shown.receipts, receipt))
+
+
 async def test_a_broadcast_goes_to_what_the_list_shows_and_says_to_whom() -> None:
     shown = fleet(working("a", agent="codex"), working("b"), idle("c", agent="codex"), ended("d", agent="codex"))
     async with kasmon(shown).run_test(size=(120, 40)) as pilot:
@@ -196,22 +204,30 @@ async def test_a_broadcast_goes_to_what_the_list_shows_and_says_to_whom() -> Non
         assert "To 2 sessions" in text_of(pilot.app)
         assert "c, a" in text_of(pilot.app)
         await pilot.press(*"Go on", "enter")
-        await closed(pilot)
+        await auntil(lambda: len(wished(pilot)) == 2)
 
         assert ["c", "a"] == [wanted.session for wanted in wished(pilot) if isinstance(wanted, Tell)]
 
 
-async def test_a_broadcast_names_all_whom_it_goes_to_and_is_told_in_one_word() -> None:
-    shown = fleet(*(idle(f"session-{number:02}") for number in range(12)))
-    async with kasmon(shown).run_test(size=(120, 40), notifications=True) as pilot:
+async def test_what_becomes_of_a_broadcast_is_told_for_each_session_as_it_happens() -> None:
+    old = with_receipt(idle("a"), ReceiptState.FINISHED)
+    async with kasmon(fleet(old, idle("b"), working("c"))).run_test(size=(120, 40), notifications=True) as pilot:
         await dialog(pilot, "M")
-        assert all(f"session-{number:02}" in text_of(pilot.app) for number in range(12))
         world_of(pilot).word = "it: sent"
         await pilot.press(*"Go on", "enter")
-        await closed(pilot)
-        await auntil(lambda: "Sent to 12 sessions." in text_of(pilot.app))
-
+        await auntil(lambda: "3 sending" in text_of(pilot.app))
+        sent = (
+            with_receipt(old, ReceiptState.STARTED),
+            with_receipt(idle("b"), ReceiptState.LOST, "its pane died"),
+            with_receipt(with_receipt(working("c"), ReceiptState.QUEUED), ReceiptState.STARTED, text="another's"),
+        )
+        world_of(pilot).fleets.put_nowait(fleet(*sent))
+        await auntil(lambda: "1 its turn runs · 1 lost · 1 queued" in text_of(pilot.app))
+        rows = text_of(pilot.app).splitlines()
+        assert any(all(word in row for word in ("b ", "lost", "its pane died")) for row in rows)
         assert "it: sent" not in text_of(pilot.app)
+        await pilot.press("escape")
+        await closed(pilot)
 
 
 async def test_a_broadcast_tried_again_goes_only_to_those_that_did_not_take_it() -> None:
@@ -219,15 +235,44 @@ async def test_a_broadcast_tried_again_goes_only_to_those_that_did_not_take_it()
         await dialog(pilot, "M")
         world_of(pilot).refusing_for = {"b": SessionEndedError("b")}
         await pilot.press(*"Go on", "enter")
-        await auntil(lambda: "did not take it" in text_of(pilot.app))
-        assert "Sent to 2; 1 did not take it." in text_of(pilot.app)
-        assert "To b" in text_of(pilot.app)
+        await auntil(lambda: "try 1 again" in text_of(pilot.app))
+        assert SessionEndedError("b").message in text_of(pilot.app)
         wished(pilot).clear()
         world_of(pilot).refusing_for = {}
         await pilot.press("enter")
-        await closed(pilot)
+        await auntil(lambda: "again" not in text_of(pilot.app))
 
         assert ["b"] == [wanted.session for wanted in wished(pilot) if isinstance(wanted, Tell)]
+
+
+async def test_a_broadcast_that_some_did_not_take_can_be_changed_for_these_and_nothing_typed_is_lost() -> None:
+    async with kasmon(fleet(idle("a"), idle("b"))).run_test(size=(120, 40)) as pilot:
+        await dialog(pilot, "M")
+        world_of(pilot).refusing_for = {"b": SessionEndedError("b")}
+        await pilot.press(*"Go on", "enter")
+        await auntil(lambda: "change it" in text_of(pilot.app))
+        wished(pilot).clear()
+        await pilot.press("e")
+        await auntil(lambda: "To b" in text_of(pilot.app))
+        await pilot.press("!", "enter")
+        await auntil(lambda: wished(pilot))
+
+        assert [Tell(session=SessionId("b"), wish=Prompt(text="Go on!"))] == wished(pilot)
+
+
+async def test_the_palette_says_why_a_session_is_in_its_state() -> None:
+    async with kasmon(fleet(working("readme"))).run_test(size=(120, 40), notifications=True) as pilot:
+        await settled(pilot)
+        await pilot.press("ctrl+p", *"explain", "enter")
+        await auntil(lambda: "Why readme is working" in text_of(pilot.app))
+        assert "working, says its title" in text_of(pilot.app)
+        assert "screen    says idle; a better source says otherwise" in text_of(pilot.app)
+        await pilot.press("escape")
+        await closed(pilot)
+
+        world_of(pilot).refusing = SessionEndedError("readme")
+        app_of(pilot).action_do("explain")
+        await auntil(lambda: SessionEndedError("readme").message in text_of(pilot.app))
 
 
 @pytest.mark.parametrize("key", ["enter", "escape", "n", "x", "space"])

@@ -40,7 +40,7 @@ def test_every_key_of_the_list_has_a_deed() -> None:
 def test_the_help_shows_every_key_and_every_shape() -> None:
     shown = "\n".join(line.text for line in help_rows(Keys(), LOOK, 90))
 
-    for row in ACTIONS:
+    for row in (row for row in ACTIONS if row.keys):
         assert row.help in shown
         assert shown_key(Keys().of(row.id)[0]) in shown
     for glyphs in GLYPHS.values():

@@ -1,5 +1,7 @@
 """One line of the list: what stands in it, and that it fits."""
 
+from typing import Any
+
 import msgspec
 import pytest
 from hypothesis import given
@@ -19,7 +21,7 @@ LOOK = Look(shipped(DEFAULT))
 PLAIN = Look(shipped(DEFAULT), utf8=False)
 
 
-def drawn(shown: Session, width: int = 160, look: Look = LOOK, **fields: bool) -> Strip:
+def drawn(shown: Session, width: int = 160, look: Look = LOOK, **fields: Any) -> Strip:
     return row(Line(shown, Row(shown.id), columns(width, len(shown.name)), width, **fields), NOW, look)
 
 

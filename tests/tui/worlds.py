@@ -15,7 +15,9 @@ from kasmon.model.command import Mode
 from kasmon.model.event import Event
 from kasmon.model.fleet import Fleet
 from kasmon.model.permission import SessionId
+from kasmon.model.radar import Collides
 from kasmon.store.log import START, Cursor
+from kasmon.supervisor.plans.boards import Board
 from kasmon.tui.link import TerminalLink, TerminalWish
 from kasmon.tui.world import Facts, Heard, Settings, Wanted
 
@@ -55,6 +57,7 @@ class StillWorld:
     ) -> None:
         self.fleets: asyncio.Queue[Fleet] = asyncio.Queue()
         self.kept: asyncio.Queue[Settings] = asyncio.Queue()
+        self.planned: asyncio.Queue[tuple[Board, ...]] = asyncio.Queue()
         if fleet is not None:
             self.fleets.put_nowait(fleet)
         self.kept.put_nowait(settings or Settings())
@@ -62,6 +65,8 @@ class StillWorld:
         self.panes = {SessionId(name): lines for name, lines in panes.items()}
         self.known = tuple(secrets)
         self.listed: Sequence[str] = ()
+        self.diffs: Mapping[str, str] = {}
+        self.collided: asyncio.Queue[Mapping[SessionId, Collides]] = asyncio.Queue()
         self.foreign: Sequence[Candidate] = ()
         self.wished: list[Wanted] = []
         self.refusing: KasmonError | None = None
@@ -86,6 +91,10 @@ class StillWorld:
     async def changes(self) -> AsyncIterator[Fleet]:
         while True:
             yield await self.fleets.get()
+
+    async def boards(self) -> AsyncIterator[tuple[Board, ...]]:
+        while True:
+            yield await self.planned.get()
 
     async def settings(self) -> AsyncIterator[Settings]:
         while True:
@@ -121,6 +130,20 @@ class StillWorld:
         if self.refusing is not None:
             raise self.refusing
         return self.panes.get(session, ())
+
+    async def explained(self, session: SessionId, /) -> Sequence[str]:
+        if self.refusing is not None:
+            raise self.refusing
+        return ("working, says its title", "  screen    says idle; a better source says otherwise")
+
+    async def collisions(self) -> AsyncIterator[Mapping[SessionId, Collides]]:
+        while True:
+            yield await self.collided.get()
+
+    async def diff(self, session: SessionId, /) -> str:
+        if self.refusing is not None:
+            raise self.refusing
+        return self.diffs.get(session, "")
 
     async def secrets(self, session: SessionId, /) -> Sequence[str]:
         if self.holding_secrets:

@@ -1,0 +1,161 @@
+"""What a session changed, over everything else: its files, and the one that is chosen, in one column or in two."""
+
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from textual import events
+from textual.app import ComposeResult
+from textual.containers import Container
+
+from kasmon.clean import clean_line
+from kasmon.model.changes import NARROW, FileChange, beside, unified
+from kasmon.model.text import Line
+from kasmon.tui.keys import Keys, Where
+from kasmon.tui.lines import DrawnLine, Lines
+from kasmon.tui.look import Look, Span
+from kasmon.tui.messages import ActionWanted
+from kasmon.tui.overlay import Overlay
+from kasmon.tui.reader import Reader
+
+LIST_COLUMNS: Final = 34
+ROOMY: Final = 110
+"""From this width on the files stand left of the diff, below it above."""
+SHOWN_ABOVE: Final = 5
+"""So many files are listed where they stand above."""
+PICK: Final = "diff_pick"
+
+
+class DiffScreen(Overlay):
+    """The *files* that the session called *name* changed."""
+
+    DEFAULT_CSS = """
+    DiffScreen { align: left top; background: $background; }
+    DiffScreen #diff-middle { layout: vertical; height: 1fr; width: 1fr; }
+    DiffScreen.-beside #diff-middle { layout: horizontal; }
+    DiffScreen.-beside Lines#diff-files { width: 34; height: 1fr; }
+    DiffScreen Reader { height: 1fr; max-height: 100%; width: 1fr; }
+    """
+
+    def __init__(self, look: Look, keys: Keys, name: str, files: Sequence[FileChange]) -> None:
+        super().__init__()
+        self.look, self.keys, self.session_name, self.files = look, keys, name, files
+        self.at = 0
+        self.wants_two = False
+        """Whether the old is to stand beside the new; it does where there is room."""
+        self.head = Lines(look, "surface")
+        self.list = Lines(look, "surface", id="diff-files")
+        self.reader = Reader(look, self._rows, ground="background")
+        self.foot = Lines(look, "surface")
+        self._acts: dict[str, Callable[[], object]] = {
+            "read_line_down": lambda: self.reader.scroll_rows(1),
+            "read_line_up": lambda: self.reader.scroll_rows(-1),
+            "read_page_down": lambda: self.reader.scroll_pages(1),
+            "read_page_up": lambda: self.reader.scroll_pages(-1),
+            "read_to_top": lambda: self.reader.scroll_to(y=0, animate=False, immediate=True),
+            "read_to_end": lambda: self.reader.scroll_end(animate=False, immediate=True),
+            "turn_back": lambda: self.pick(self.at - 1),
+            "turn_on": lambda: self.pick(self.at + 1),
+            "toggle": self._toggle,
+            "stop_reading": self.dismiss,
+        }
+
+    def compose(self) -> ComposeResult:
+        yield self.head
+        with Container(id="diff-middle"):
+            yield self.list
+            yield self.reader
+        yield self.foot
+
+    def on_mount(self) -> None:
+        self._draw()
+
+    def on_resize(self) -> None:
+        self.set_class(self._is_beside, "-beside")
+        self._draw()
+
+    def do(self, action: str) -> bool:
+        """Do what the key table calls by this id; whether there is such a thing here."""
+        if action.startswith(PICK):
+            self.pick(int(action.removeprefix(PICK)))
+            return True
+        act = self._acts.get(action)
+        if act is not None:
+            act()
+        return act is not None
+
+    def takes(self, key: events.Key) -> bool:
+        row = next((row for name in key.aliases if (row := self.keys.action(name, Where.READING))), None)
+        return row is not None and self.do(row.id)
+
+    def on_action_wanted(self, message: ActionWanted) -> None:
+        if self.do(message.action):
+            message.stop()
+
+    def pick(self, at: int) -> None:
+        """Show the file of this number, the first being 0; nothing where there is none."""
+        if 0 <= at < len(self.files):
+            self.at = at
+            self.reader.read(self._rows)
+            self._draw()
+
+    def dress(self, look: Look) -> None:
+        super().dress(look)
+        self.head.look = self.list.look = self.foot.look = self.reader.look = look
+        self._draw()
+        self.reader.refresh()
+
+    @property
+    def _is_beside(self) -> bool:
+        return self.size.width >= ROOMY
+
+    def _toggle(self) -> None:
+        self.wants_two = not self.wants_two
+        self.reader.read(self._rows)
+        self._draw()
+
+    def _rows(self, width: int) -> Sequence[Line]:
+        change = self.files[self.at]
+        return beside(change, width) if self.wants_two and width >= NARROW else unified(change, width)
+
+    # Drawing.
+
+    def _draw(self) -> None:
+        added, removed = sum(file.added for file in self.files), sum(file.removed for file in self.files)
+        count = "1 file" if len(self.files) == 1 else f"{len(self.files)} files"
+        title: tuple[Span, ...] = ((f" {self.session_name}", "text.bold"), (f"  {count}", "soft"))
+        self.head.say(DrawnLine((*title, *_signs(added, removed))))
+        self.list.say(*self._listed())
+        self.foot.say(self._keys())
+
+    def _listed(self) -> list[DrawnLine]:
+        room = max(1, self.size.height - 2) if self._is_beside else min(SHOWN_ABOVE, len(self.files))
+        first = max(0, min(self.at - room // 2, len(self.files) - room))
+        width = LIST_COLUMNS if self._is_beside else self.size.width
+        lines = []
+        for number in range(first, min(first + room, len(self.files))):
+            file, is_here = self.files[number], number == self.at
+            mark: Span = (("› " if self.look.utf8 else "> ") if is_here else "  ", "accent.bold")
+            signs = _signs(file.added, file.removed)
+            name = self.look.cut_left(
+                clean_line(file.name), width - 3 - sum(len(text) for text, _ in signs) - len(file.kind) - 1
+            )
+            kind: tuple[Span, ...] = ((f" {file.kind}", "faint"),) if file.kind else ()
+            left = (mark, (name, "text.bold" if is_here else "text"), *kind)
+            lines.append(DrawnLine(left, (*signs, (" ", "text")), f"{PICK}{number}"))
+        return lines
+
+    def _keys(self) -> DrawnLine:
+        words = [("turn_back", "file before"), ("turn_on", "file after")]
+        if self.size.width >= NARROW:
+            words.append(("toggle", "one column" if self.wants_two else "two columns"))
+        words.append(("stop_reading", "back"))
+        left: list[Span] = []
+        for action, word in words:
+            left += [("  ", "text"), (f"{self.keys.shown(action, self.look.utf8)} ", "accent.bold"), (word, "soft")]
+        place = f"{self.at + 1} of {len(self.files)} "
+        return DrawnLine(tuple(left), ((place, "soft"),))
+
+
+def _signs(added: int, removed: int) -> tuple[Span, ...]:
+    signs: list[Span] = [(f"  +{added}", "good")] if added else []
+    return (*signs, *([(f"  -{removed}", "bad")] if removed else []))

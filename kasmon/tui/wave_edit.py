@@ -1,0 +1,119 @@
+"""Two dialogs of the wave board: an edited plan that may be taken over, and another agent for a task."""
+
+from collections.abc import Iterable, Sequence
+from typing import ClassVar
+
+from textual import events
+from textual.binding import Binding, BindingType
+from textual.widget import Widget
+
+from kasmon.clean import clean_line
+from kasmon.config.profile import Offer
+from kasmon.model.text import BLANK, Line, Token, fitted
+from kasmon.supervisor.plans.boards import Edit
+from kasmon.tui.asking import SILENCE_S
+from kasmon.tui.clock import Clock
+from kasmon.tui.dialog import Choice, Dialog, Field
+from kasmon.tui.dialogs import AROUND
+from kasmon.tui.keys import Keys
+from kasmon.tui.look import Look
+from kasmon.tui.reader import Reader, Sentences
+from kasmon.tui.world import Steer, TakeEdit
+
+SIGNS = {"+": Token.ADDED, "-": Token.REMOVED, "~": Token.HUNK}
+
+
+class EditDialog(Dialog):
+    """How a plan's file differs from what runs, or one that does not run. `y` takes it over, once it was in sight."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("y", "yes", "yes", show=False)]
+
+    def __init__(self, look: Look, keys: Keys, clock: Clock, plan: str, edit: Edit) -> None:
+        super().__init__(look, keys)
+        self.clock, self.plan, self.edit = clock, plan, edit
+        self.runs_it = "/" in plan
+        self.title_text = "Run this plan" if self.runs_it else "The plan was edited"
+        self.verb = "run it" if self.runs_it else "take it over"
+        self.reader = Reader(look, self._rows, margin=1)
+        self._asked_at = clock.ticking()
+
+    def inside(self) -> Iterable[Widget]:
+        yield self.reader
+
+    def on_mount(self) -> None:
+        self._share_room()
+        self.reader.can_focus = True
+        scroll = ("↑ ↓" if self.look.utf8 else "up down", "scroll")
+        self.offer(*([] if self.edit.refused else [("y", self.verb)]), scroll, ("esc", "leave it"))
+        self._asked_at = self.clock.ticking()
+        self.begin(self.reader)
+
+    def on_resize(self) -> None:
+        super().on_resize()
+        self._share_room()
+
+    def on_key(self, event: events.Key) -> None:
+        if (rows := {"j": 1, "k": -1}.get(event.key)) is not None:
+            self.reader.scroll_rows(rows)
+        elif event.key == "space":
+            self.reader.scroll_pages(1)
+
+    def action_yes(self) -> None:
+        if self.edit.refused or self.clock.ticking() - self._asked_at < SILENCE_S:
+            return
+        if not self.reader.seen_end:
+            self.complain("There is more of it below.", "Read it to its end first.")
+            return
+        self.want(TakeEdit(plan=self.plan, digest=self.edit.digest))
+
+    def _share_room(self) -> None:
+        self.reader.styles.max_height = max(1, self.app.size.height * 96 // 100 - AROUND)
+
+    def _rows(self, width: int) -> Sequence[Line]:
+        rows: list[Line] = []
+        if self.edit.refused:
+            rows += fitted([("It cannot be run:" if self.runs_it else "It cannot be taken over:", Token.ERROR)], width)
+            for why in self.edit.refused:
+                rows += fitted([(clean_line(why), Token.WARNING)], width, (("  ", Token.TEXT),), (("  ", Token.TEXT),))
+            rows.append(BLANK)
+        for line in self.edit.lines:
+            shown = clean_line(line)
+            rows += fitted([(shown, SIGNS.get(shown[:1], Token.TEXT))], width, (), (("  ", Token.TEXT),))
+        if not self.edit.refused:
+            rows += [BLANK, *fitted([("What you agree to:", Token.STRONG)], width)]
+            for line in self.edit.agreement:
+                rows += fitted([(clean_line(line), Token.TEXT)], width, (), (("    ", Token.TEXT),))
+        return rows
+
+
+class OtherAgent(Dialog):
+    """Who does a task once more."""
+
+    def __init__(self, look: Look, keys: Keys, wanted: Steer) -> None:
+        super().__init__(look, keys)
+        self.wanted = wanted
+        self.title_text = f"Another agent for task {clean_line(wanted.task)}"
+        self.agent = Choice(look, (), id="agent")
+        self.why = Sentences(look, id="why")
+
+    def inside(self) -> Iterable[Widget]:
+        yield Field("Agent", self.agent)
+        yield self.why
+
+    def on_mount(self) -> None:
+        self.why.say(("What went wrong before is told to it; what runs of the task now ends.", Token.NOTICE))
+        enter = "⏎" if self.look.utf8 else "enter"
+        self.offer(("← →" if self.look.utf8 else "left right", "choose"), (enter, "replace"), ("esc", "close"))
+        self.begin(self.agent)
+
+    def offer_agents(self, offers: Sequence[Offer]) -> None:
+        """Offer these agents; they come a moment later than the dialog."""
+        self.agent.put([offer.name for offer in offers if not offer.problem])
+        if not self.agent.options:
+            self.why.say(("No agent can be started.", Token.ERROR))
+
+    def on_key(self, event: events.Key) -> None:
+        if event.key == "enter" and self.agent.value:
+            event.stop()
+            plan, task = self.wanted.plan, self.wanted.task
+            self.want(Steer(plan=plan, deed="replace", task=task, agent=self.agent.value))

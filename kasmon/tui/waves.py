@@ -1,0 +1,129 @@
+"""The plans of the dashboard: kept as they come, shown on the wave board, told of where they ask a person."""
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from kasmon.clean import clean_line, redact
+from kasmon.model.permission import SessionId
+from kasmon.tui.alerts import Alert
+from kasmon.tui.bars import Notice
+
+if TYPE_CHECKING:
+    from kasmon.model.radar import Collides
+    from kasmon.supervisor.plans.boards import Board
+    from kasmon.tui.app import Kasmon
+    from kasmon.tui.wave_edit import OtherAgent
+    from kasmon.tui.wave_screen import WaveScreen
+    from kasmon.tui.world import Steer
+
+
+class Waves:
+    """The wave board of one dashboard, and what it remembers while it is closed."""
+
+    def __init__(self, app: "Kasmon") -> None:
+        self.app = app
+        self.boards: tuple[Board, ...] = ()
+        self.has_boards = False
+        self.hits: Mapping[SessionId, Collides] = {}
+        self._shown: WaveScreen | None = None
+
+    async def follow(self) -> None:
+        """Take the plans as the world tells of them."""
+        assert self.app.world is not None
+        async for boards in self.app.world.boards():
+            self.take(boards)
+
+    def take(self, boards: "tuple[Board, ...]") -> None:
+        """The plans are these now."""
+        if self.has_boards:
+            self._call(boards)
+        self.boards, self.has_boards = boards, True
+        if (screen := self.screen) is not None:
+            screen.learn(boards)
+        self.app.inbox.tell()
+
+    def _call(self, boards: "tuple[Board, ...]") -> None:
+        """Call a person for each plan that begins to ask something, or has ended, unless they look at it."""
+        before = {board.id: board for board in self.boards}
+        for board in boards:
+            was, asks, is_over = before.get(board.id), board.ahead.asks, board.run.state == "ended"
+            is_new = bool(asks) and not (was is not None and was.ahead.asks)
+            if is_over:
+                is_new = was is not None and was.run.state != "ended" and not was.run.is_aborted
+            if is_new and not self._is_seen(board):
+                text = redact(f"It is over: {board.run.outcome}." if is_over else f"It asks: {asks}")[0]
+                title = f"Plan {redact(clean_line(board.plan.name))[0]}"
+                self.app.calls.tell(Alert(kind="plan", title=title, text=clean_line(text), sessions=()))
+
+    def _is_seen(self, board: "Board") -> bool:
+        """Whether a person looks at *board* now."""
+        screen = self.screen
+        return screen is not None and screen.plan == board.id and self.app.calls.is_there
+
+    def mark(self, hits: "Mapping[SessionId, Collides]") -> None:
+        """These sessions change what others change; all others do not."""
+        self.hits = hits
+        if (screen := self.screen) is not None:
+            screen.view.mark(hits)
+
+    @property
+    def screen(self) -> "WaveScreen | None":
+        """The board, while it is there."""
+        return self._shown if self._shown is not None and self._shown in self.app.screen_stack else None
+
+    def open(self) -> None:
+        """Show the board: at the task of the session that is shown if it has one, else where it was."""
+        from kasmon.tui.wave_screen import WaveScreen  # not before the first frame
+
+        app = self.app
+        if len(app.screen_stack) > 1 or app.desk.filter_bar.box is not None:
+            return
+        plan, task = self._place()
+        before = self._shown
+        self._shown = WaveScreen(app.look, app.clock, app.keys, self.boards, plan, task)
+        if before is not None:
+            self._shown.cursors = before.cursors | self._shown.cursors
+            self._shown.plan = plan or before.plan
+        self._shown.view.hits = self.hits
+        app.push_screen(self._shown)
+        app.inbox.tell()
+
+    def close(self) -> None:
+        """Take the board away."""
+        if (screen := self.screen) is not None:
+            screen.dismiss()
+            self.app.hold_still()
+            self.app.call_later(self.app.inbox.tell)
+
+    def replace(self, wanted: "Steer") -> None:
+        """Ask who does a task once more. The dialog is there at once; its agents come when they are known."""
+        from kasmon.tui.wave_edit import OtherAgent
+
+        dialog = OtherAgent(self.app.look, self.app.keys, wanted)
+        self.app.push_screen(dialog)
+        self.app.run_worker(self._offer(dialog), group="dialog", exclusive=True)
+
+    async def _offer(self, dialog: "OtherAgent") -> None:
+        world = self.app.world
+        dialog.offer_agents(await world.offers() if world is not None else ())
+
+    def notice(self) -> Notice | None:
+        """What the first plan that asks wants to know, and the key that shows it."""
+        asking = [board for board in self.boards if board.ahead.asks and board.run.state != "ended"]
+        if not asking or self.screen is not None:
+            return None
+        app, board = self.app, asking[0]
+        key = (app.keys.shown if app.list_has_keys else app.keys.shown_while_writing)("board", app.utf8)
+        text = f"Plan {clean_line(board.plan.name)} asks: {clean_line(board.ahead.asks)}"
+        return Notice(text, "state-asking", key, "shows it", "board")
+
+    def _place(self) -> tuple[str, str]:
+        """Plan and task of the session that the list's cursor is on; empty where that is none of a plan's."""
+        selected = self.app.desk.table.selected
+        session = None if selected is None else self.app.desk.table.session(SessionId(selected))
+        for board in self.boards if session is not None and session.plan else ():
+            if session is not None and board.id == session.plan:
+                for task, at in board.run.tasks.items():
+                    if session.id in (at.session, *at.earlier):
+                        return board.id, task
+        return "", ""

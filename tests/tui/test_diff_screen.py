@@ -1,0 +1,93 @@
+"""What a session changed: its files, and the chosen one in one column or in two."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import cast
+
+from textual.pilot import Pilot
+
+from kasmon.errors import UnableError
+from kasmon.tui.app import Kasmon
+from kasmon.tui.diff_screen import DiffScreen
+from tests.fleets import fleet, working
+from tests.model.test_changes import DIFF
+from tests.safety.test_markup import WORST
+from tests.scenes import kasmon, settled
+from tests.tui.worlds import StillWorld, text_of
+from tests.waiting import auntil
+
+
+@asynccontextmanager
+async def shown(diff: str = DIFF, size: tuple[int, int] = (120, 30)) -> AsyncIterator[Pilot[None]]:
+    app = kasmon(fleet(working("api")))
+    cast(StillWorld, app.world).diffs = {"api": diff}
+    async with app.run_test(size=size) as pilot:
+        await settled(pilot)
+        await pilot.press("D")
+        await auntil(lambda: isinstance(app.screen, DiffScreen))
+        await pilot.pause()
+        yield pilot
+
+
+async def test_it_lists_the_files_and_shows_the_first() -> None:
+    async with shown() as pilot:
+        text = text_of(pilot.app)
+
+        assert "api  5 files  +3  -3" in text
+        assert "› src/x.py" in text
+        assert "-old line" in text
+        assert "1 of 5" in text
+
+
+async def test_the_next_file_is_a_key_away_and_the_last_is_the_last() -> None:
+    async with shown() as pilot:
+        await pilot.press("]", "]", "]", "]", "]", "]")
+        await pilot.pause()
+        assert "› empty new" in text_of(pilot.app)
+        await pilot.press("[", "[", "[")
+        await pilot.pause()
+
+        assert "+hello" in text_of(pilot.app)
+
+
+async def test_enter_puts_the_old_beside_the_new_where_there_is_room() -> None:
+    async with shown(size=(160, 30)) as pilot:
+        await pilot.press("enter")
+        await pilot.pause()
+
+        assert any("-old line" in row and "+new line" in row for row in text_of(pilot.app).splitlines())
+
+
+async def test_on_a_narrow_screen_it_stays_one_column() -> None:
+    async with shown(size=(80, 24)) as pilot:
+        await pilot.press("enter")
+        await pilot.pause()
+
+        assert not any("-old line" in row and "+new line" in row for row in text_of(pilot.app).splitlines())
+
+
+async def test_escape_leads_back_to_the_list() -> None:
+    async with shown() as pilot:
+        await pilot.press("escape")
+        await pilot.pause()
+
+        assert cast(Kasmon, pilot.app).list_has_keys
+
+
+async def test_a_session_in_no_repository_says_so() -> None:
+    app = kasmon(fleet(working("api")))
+    cast(StillWorld, app.world).refusing = UnableError("'/x' is in no git repository, so nobody knows what changed.")
+    async with app.run_test(size=(120, 30), notifications=True) as pilot:
+        await settled(pilot)
+        await pilot.press("D")
+        await auntil(lambda: "in no git" in text_of(app))
+
+
+async def test_names_and_lines_of_a_diff_are_shown_and_never_read() -> None:
+    lines = [worst.replace("\n", " ") for worst in WORST[::25]]
+    diff = "".join(f"diff --git a/{x} b/{x}\n--- a/{x}\n+++ b/{x}\n@@ -1 +1 @@\n-{x}\n+{x}\n" for x in lines)
+    async with shown(diff) as pilot:
+        await pilot.press("enter", *("]" for _ in lines), "escape")
+        await pilot.pause()
+
+        assert cast(Kasmon, pilot.app).list_has_keys
