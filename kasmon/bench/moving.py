@@ -7,7 +7,7 @@ import asyncio
 import random
 import sys
 import time
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 
 import msgspec
 
@@ -18,9 +18,11 @@ from kasmon.model.candidate import Candidate
 from kasmon.model.command import Mode
 from kasmon.model.fleet import Fleet
 from kasmon.model.permission import SessionId
+from kasmon.model.radar import Collides
 from kasmon.model.session import HostSeen, Session, Tokens
 from kasmon.model.state import SessionState
 from kasmon.store.log import START, Cursor
+from kasmon.supervisor.plans.boards import Board
 from kasmon.tui.app import Kasmon
 from kasmon.tui.world import Facts, Heard, Settings, Wanted
 
@@ -57,6 +59,10 @@ class MovingWorld:
         yield Facts(events=(), cursor=since)
         await asyncio.Event().wait()
 
+    async def boards(self) -> AsyncIterator[tuple[Board, ...]]:
+        await asyncio.Event().wait()
+        yield ()
+
     async def wish(self, wanted: Wanted, /) -> str:
         return ""
 
@@ -71,6 +77,16 @@ class MovingWorld:
 
     async def printed(self, session: SessionId, /) -> Sequence[str]:
         return ()
+
+    async def explained(self, session: SessionId, /) -> Sequence[str]:
+        return ()
+
+    async def collisions(self) -> AsyncIterator[Mapping[SessionId, Collides]]:
+        await asyncio.Event().wait()
+        yield {}
+
+    async def diff(self, session: SessionId, /) -> str:
+        return ""
 
     async def secrets(self, session: SessionId, /) -> Sequence[str]:
         return ()

@@ -9,7 +9,7 @@ from functools import partial
 import msgspec
 import psutil
 
-from kasmon.bench import asking, evidence, flood, focus, hosts, load, long, rows, startup, talk
+from kasmon.bench import asking, delivery, evidence, flood, focus, hosts, load, long, plans, radar, rows, startup, talk
 from kasmon.bench.figure import Figure, table
 from kasmon.errors import KasmonError, UsageError
 
@@ -27,11 +27,15 @@ def scenes(rounds: int, seconds: float) -> dict[str, Scene]:
         "busy": partial(load.busy, seconds),
         "evidence": partial(evidence.observing, seconds),
         "evidence-late": partial(evidence.changes, seconds),
+        "delivery": partial(delivery.delivered, 1000),
         "rows": partial(rows.changing, seconds),
         "flood": partial(flood.stall, seconds),
         "talk": partial(talk.event_to_screen, seconds),
         "last-page": partial(long.last_page, rounds),
         "dialog": partial(asking.event_to_dialog, 4 * rounds),
+        "plan": plans.running,
+        "plan-file": partial(plans.reading, rounds),
+        "radar": partial(radar.sweeping, rounds),
         **{f"host-{agent}": partial(hosts.host, agent, 3) for agent in ("scripted", *hosts.REAL)},
     }
 

@@ -13,9 +13,8 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from kasmon.demo.cast import cast
 from kasmon.demo.scratch import Scratch
-from kasmon.demo.stage import populate
+from kasmon.demo.stage import perform
 from kasmon.paths import Places, places
 
 KILLED = 128
@@ -71,7 +70,7 @@ def on_screen(scratch: Places, agents: int, seed: int, dashboard: Dashboard) -> 
 def without_screen(scratch: Places, agents: int, seed: int, headless_s: float) -> int:
     """Let the cast play for *headless_s* seconds; its failures go to stderr and make the exit code 1."""
     until = time.monotonic() + headless_s
-    failures = asyncio.run(populate(scratch, cast(agents), seed))
+    failures = asyncio.run(perform(scratch, agents, seed))
     for failure in failures:
         print(f"kasmon demo: {failure}", file=sys.stderr)
     time.sleep(max(0.0, until - time.monotonic()))
@@ -92,7 +91,7 @@ def bring_on(scratch: Places, agents: int, seed: int) -> None:
         null = os.open(os.devnull, os.O_RDWR)
         for stream in (0, 1, 2):
             os.dup2(null, stream)
-        code = bool(asyncio.run(populate(scratch, cast(agents), seed)))
+        code = bool(asyncio.run(perform(scratch, agents, seed)))
     os._exit(code)
 
 

@@ -4,9 +4,11 @@ import asyncio
 import os
 import signal
 from collections.abc import Sequence
+from typing import Final
 
 from kasmon.config import Config
-from kasmon.demo.cast import PLAN, Part
+from kasmon.demo import waves
+from kasmon.demo.cast import PLAN, Part, cast
 from kasmon.errors import KasmonError
 from kasmon.host.alive import lock_holder
 from kasmon.model.command import Mode
@@ -20,6 +22,21 @@ AT_ONCE = 4
 
 NEVER_READY_S = 1.5
 """How long it is waited for an agent that takes for ever to start."""
+
+
+FULL: Final = 12
+"""From so many agents on a plan runs beside them."""
+
+
+async def perform(places: Places, agents: int, seed: int) -> list[str]:
+    """Start *agents* agents, and the plan; the sentences of what could not be started."""
+    failures = await populate(places, cast(agents), seed)
+    if agents >= FULL:
+        try:
+            await asyncio.to_thread(waves.begin, places)
+        except KasmonError as error:
+            failures.append(f"{waves.FILE}: {error}")
+    return failures
 
 
 async def populate(places: Places, parts: Sequence[Part], seed: int) -> list[str]:

@@ -14,15 +14,16 @@ from kasmon.bench import asking, hosts, long, offline, run, talk
 from kasmon.bench.figure import Figure, table
 from kasmon.bench.stage import scratch, standing
 from kasmon.bench.startup import warm
-from kasmon.bench.terminal import environment
+from kasmon.bench.terminal import environment, settle
 from kasmon.errors import AgentNotFoundError, UsageError
-from kasmon.paths import places
+from kasmon.paths import Places, places
 from kasmon.store.fleet import FleetFold
-from kasmon.store.index import remember
+from kasmon.store.index import Index, remember
 
 KNOWN = {
     "evidence",
     "evidence-late",
+    "delivery",
     "talk",
     "last-page",
     "dialog",
@@ -127,6 +128,21 @@ def _dialog() -> list[Figure]:
     return [asking.event_to_dialog(2, sessions=3)]
 
 
+@pytest.fixture
+def hurried(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The index is written here, not by a dashboard after a while; and no dashboard is left to calm down for long."""
+
+    def warm(where: Places, _own: dict[str, str]) -> None:
+        fold, index = FleetFold(where), Index(where.index)
+        index.write(fold, set(fold.sessions), set())
+        index.close()
+
+    monkeypatch.setattr(long, "warm", warm)
+    for module in (long, talk):
+        monkeypatch.setattr(module, "settle", lambda terminal, seconds: settle(terminal, min(seconds, 0.3)))
+
+
+@pytest.mark.usefixtures("hurried")
 @pytest.mark.parametrize("measure", [_talk, _last_page, _dialog], ids=["talk", "last page", "dialog"])
 def test_a_real_dashboard_shows_what_is_waited_for(measure: Callable[[], list[Figure]]) -> None:
     figures = measure()

@@ -1,0 +1,126 @@
+"""What it costs to run a plan of many tasks, how soon the next one begins, and how fast a large plan is read."""
+
+import bisect
+import time
+from typing import Final
+
+import psutil
+
+from kasmon.bench.figure import Figure, percentile
+from kasmon.bench.stage import scratch
+from kasmon.errors import TimedOutError
+from kasmon.host.alive import lock_holder
+from kasmon.model.event import TurnEnded
+from kasmon.model.plan import drawing
+from kasmon.model.plan.fact import TaskBegan, decode
+from kasmon.model.plan.read import read
+from kasmon.paths import Places, write_private
+from kasmon.store.log import EventLog
+from kasmon.store.plan import PlanBook
+from kasmon.supervisor.plans import start
+
+TASKS, WAVES = 200, 20
+LARGE: Final = 10_000
+LIMIT_S: Final = 600.0
+NAME: Final = "plan.toml"
+
+
+def running(tasks: int = TASKS, waves: int = WAVES) -> list[Figure]:
+    """A plan of scripted agents from its first task to its end."""
+    text = _text(tasks, waves)
+    with scratch() as where:
+        file = where.state / NAME
+        write_private(file, text.encode())
+        book = start.agree(where, read(text, NAME), text, file, where.state, headless=True)
+        start.run(where, book)
+        spent_s, took_s = _watched(book)
+        delays = _delays(where, book)
+    share, late = 100 * spent_s / took_s, percentile(delays, 0.95)
+    what = f"{tasks} tasks in {waves} waves"
+    return [
+        Figure(
+            name=f"the runner of {what}",
+            value=share,
+            unit="% of a core",
+            target=15,
+            judged=share,
+            samples=1,
+            note=f"{spent_s:.1f} s of processor in {took_s:.0f} s",
+        ),
+        Figure(
+            name="an agent's turn ends to the next task begins, p95",
+            value=late,
+            unit="ms",
+            target=300,
+            judged=late,
+            samples=len(delays),
+            note=f"p50 {percentile(delays, 0.5):.0f} ms",
+        ),
+    ]
+
+
+def reading(rounds: int) -> Figure:
+    """A large plan from its text to the lines of its graph."""
+    text = "\n".join(
+        f'[[task]]\nid = "t{n}"\nprompt = "x"\nneeds = {[f"t{n - back}" for back in (7, 11) if n > back]}'
+        for n in range(1, LARGE + 1)
+    )
+    times = []
+    for _ in range(rounds):
+        began = time.perf_counter()
+        drawing.text(read(text, NAME))
+        times.append(1000 * (time.perf_counter() - began))
+    middle = percentile(times, 0.5)
+    return Figure(
+        name=f"a plan of {LARGE:,} tasks, read and drawn",
+        value=middle,
+        unit="ms",
+        target=1000,
+        judged=middle,
+        samples=rounds,
+    )
+
+
+def _text(tasks: int, waves: int) -> str:
+    head = 'name = "bench"\nagent = "scripted"\nmode = "sdk"\nworktree = "folder"\nadvance = "auto"\nlimit = 10\n'
+    of_wave = tasks // waves
+    return head + "\n".join(
+        f'[[task]]\nwave = {n // of_wave + 1}\nprompt = """\nsay Hello.\nslow 0.5\nsay Done.\n"""' for n in range(tasks)
+    )
+
+
+def _watched(book: PlanBook) -> tuple[float, float]:
+    """How long its runner used a processor, and how long the plan took, in seconds."""
+    began = time.monotonic()
+    runner: psutil.Process | None = None
+    spent_s = 0.0
+    while book.run.state != "ended":
+        if time.monotonic() > began + LIMIT_S:
+            raise TimedOutError(f"the plan did not end within {LIMIT_S:g} s.")
+        holder = lock_holder(book.lock)
+        if runner is None and holder:
+            runner = psutil.Process(holder)
+        if runner is not None and runner.is_running():
+            try:
+                times = runner.cpu_times()
+            except psutil.Error:
+                break
+            spent_s = float(times.user + times.system)
+        time.sleep(0.2)
+        book.more()
+    return spent_s, time.monotonic() - began
+
+
+def _delays(where: Places, book: PlanBook) -> list[float]:
+    """How long before each task's beginning the last turn of another ended, in ms; the first ones have none."""
+    ended: list[float] = []
+    for task in book.run.tasks.values():
+        events = (event for event, _ in EventLog(where.log(task.session)).read())
+        ended += [event.at for event in events if isinstance(event, TurnEnded)]
+    ended.sort()
+    delays = []
+    for line, _ in EventLog(book.folder / "events.jsonl").lines():
+        fact = decode(line)
+        if isinstance(fact, TaskBegan) and (at := bisect.bisect_right(ended, fact.at)):
+            delays.append(1000 * (fact.at - ended[at - 1]))
+    return delays

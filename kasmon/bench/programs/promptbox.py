@@ -1,0 +1,211 @@
+"""A program with a box for prompts that makes it as hard as real ones do; what it is given it writes to RECORD.
+
+    promptbox.py RECORD [FLAG=VALUE ...]
+
+    drop=N       the first N Enters behind each text do nothing
+    swallow=S    an Enter within S seconds of other input is a part of the text
+    bare=1       it does not ask for bracketed paste; a line feed is Enter, and Escape with Enter a new line
+    late=S       what it draws is S seconds old
+    busy=S       it reads only every S seconds
+    ghost=1      it suggests something in its empty box, another thing in each frame
+    fold=N       a paste of more than N characters stands there by a short name
+    draft=TEXT   somebody typed TEXT before anybody else; SIGUSR1 takes it away
+    dialog=1     it begins with a question; SIGUSR1 takes it away
+    asks=S       S seconds after a text came it asks something for half a second, and Enter would answer
+    blank=S      Enter clears the screen for S seconds
+    dies=N       it ends once it has read N bytes
+    turn=S       it works for S seconds at each prompt
+    SIGUSR2      it asks something now, as with `asks`
+
+Records are lines of JSON: {"submitted": TEXT}, or {"answered": KEYS} for what was typed into a question.
+"""
+
+import json
+import os
+import re
+import select
+import signal
+import sys
+import time
+import tty
+import unicodedata
+
+COLUMNS, BOX = 120, 6
+ASKS_S = 0.5
+BEGINS, ENDS = b"\x1b[200~", b"\x1b[201~"
+
+
+class Box:
+    """The text in the box, and what was asked for by the flags."""
+
+    def __init__(self, record: str, flags: dict[str, str]) -> None:
+        self.flags = flags
+        self.file = os.open(record, os.O_WRONLY | os.O_APPEND)
+        self.text = flags.get("draft", "")
+        self.short = ""
+        self.is_asking = "dialog" in flags
+        self.input = bytearray()
+        self.read = self.dropped = self.submitted = 0
+        self.works_until = self.asks_at = self.asks_until = self.blank_until = self.typed_at = 0.0
+        self.latest = b""
+        self.due: list[tuple[float, bytes]] = []
+
+    def number(self, flag: str) -> float:
+        return float(self.flags.get(flag, "0"))
+
+    # -- what it reads
+
+    def feed(self, data: bytes, now: float) -> None:
+        self.read += len(data)
+        if (limit := self.number("dies")) and self.read >= limit:
+            os._exit(3)
+        self.input += data
+        while self.input and self.take(now):
+            pass
+
+    def take(self, now: float) -> bool:
+        """Act on the next key; False where more has to come first."""
+        data = self.input
+        if self.is_asking or now < self.asks_until:
+            self.note(answered=bytes(data).decode("latin-1"))
+            data.clear()
+        elif data.startswith(BEGINS):
+            end = data.find(ENDS)
+            if end < 0:
+                return False
+            self.put(data[len(BEGINS) : end].decode("utf-8", "replace"), now, is_paste=True)
+            del data[: end + len(ENDS)]
+        elif BEGINS.startswith(data[:6]) and len(data) < 6 and data != b"\x1b":
+            return False
+        elif data.startswith(b"\x1b\r"):
+            del data[:2]
+            self.put("\n", now)
+        elif data[0] in b"\r\n":
+            is_enter = data[0] == 13 or "bare" in self.flags
+            del data[:1]
+            if is_enter:
+                self.enter(now)
+            else:
+                self.put("\n", now)
+        elif data[0] in (0x15, 0x1B):
+            if data[0] == 0x15:
+                self.text = self.short = ""
+            del data[:1]
+        else:
+            match = re.match(rb"[^\x00-\x1f]+|.", data, re.DOTALL)
+            assert match is not None
+            letters, end = match[0], match.end()
+            text = letters.decode("utf-8", "ignore")
+            if len(text.encode()) < len(letters) and end == len(data):  # the rest of a character is on its way
+                end = len(text.encode())
+            del data[:end]
+            self.put(text, now)
+            return end > 0
+        return True
+
+    def put(self, text: str, now: float, *, is_paste: bool = False) -> None:
+        self.text += text
+        self.typed_at = now
+        if is_paste and self.number("fold") and len(text) > self.number("fold"):
+            self.short = f"[Pasted text, {len(text)} chars]"
+        if self.number("asks") and not self.asks_at:
+            self.asks_at = now + self.number("asks")
+
+    def enter(self, now: float) -> None:
+        if now - self.typed_at < self.number("swallow"):
+            self.put("\n", now)
+            return
+        self.blank_until = now + self.number("blank")
+        if self.dropped < self.number("drop"):
+            self.dropped += 1
+            return
+        if self.text.strip():
+            self.note(submitted=self.text)
+            self.submitted += 1
+            self.works_until = now + self.number("turn")
+        self.text = self.short = ""
+        self.dropped, self.asks_at = 0, 0.0
+
+    def note(self, **record: str) -> None:
+        os.write(self.file, json.dumps(record).encode() + b"\n")
+
+    # -- what it draws
+
+    def draw(self, now: float) -> None:
+        """Have what stands there now on the screen, when it is due."""
+        if self.asks_at and now >= self.asks_at:
+            self.asks_until, self.asks_at = now + ASKS_S, float("inf")
+        if (frame := self.frame(now)) != self.latest:
+            self.latest = frame
+            self.due.append((now + self.number("late"), frame))
+        shown = b""
+        while self.due and self.due[0][0] <= now:
+            shown = self.due.pop(0)[1]
+        if shown:
+            os.write(1, shown)
+
+    def frame(self, now: float) -> bytes:
+        rows = ["promptbox", "", f"{self.submitted} prompts so far", ""]
+        at = (0, 0)
+        if now < self.blank_until:
+            rows = []
+        elif self.is_asking or now < self.asks_until:
+            rows += ["─" * COLUMNS, "", " Do you want to go on?", "❯ 1. Yes", "  2. No", "", " Enter to confirm · Esc"]
+        else:
+            rows += ["✻ Working…", ""] if now < self.works_until else []
+            box = self.box()
+            rows += ["─" * COLUMNS, *box, "─" * COLUMNS, "  ? for shortcuts"]
+            at = (len(rows) - 2 - 1, cells(re.sub("\x1b.*", "", box[-1])))
+        screen = b"\x1b[?25l\x1b[H\x1b[2J" + "\r\n".join(rows).encode("utf-8", "replace")
+        return screen + b"\x1b[%d;%dH\x1b[?25h" % (at[0] + 1, at[1] + 1)
+
+    def box(self) -> list[str]:
+        """The rows of the box: the end of the text where there is too much of it."""
+        text = self.short or self.text
+        if not text and "ghost" in self.flags:
+            return [f"❯ \x1b[2mTry to refactor part {self.submitted} of it\x1b[0m"]
+        rows = [""]
+        for sign in text[-BOX * COLUMNS :]:
+            if sign == "\n" or cells(rows[-1]) + cells(sign) > COLUMNS - 3:
+                rows.append("")
+            if sign != "\n":
+                rows[-1] += " " if sign == "\t" else sign
+        return [("  " if at else "❯ ") + row for at, row in enumerate(rows[-BOX:])]
+
+
+def cells(text: str) -> int:
+    if text.isascii():
+        return len(text)
+    wide = ("W", "F")
+    return sum(0 if unicodedata.combining(c) else 1 + (unicodedata.east_asian_width(c) in wide) for c in text)
+
+
+def main() -> None:
+    flags = dict(word.split("=", 1) for word in sys.argv[2:])
+    box = Box(sys.argv[1], flags)
+
+    def clear(*_: object) -> None:
+        box.text, box.is_asking = "", False
+
+    def ask(*_: object) -> None:
+        box.asks_at = time.monotonic()
+
+    signal.signal(signal.SIGUSR1, clear)
+    signal.signal(signal.SIGUSR2, ask)
+    tty.setraw(0)
+    os.write(1, b"" if "bare" in flags else b"\x1b[?2004h")
+    busy = box.number("busy")
+    while True:
+        now = time.monotonic()
+        box.draw(now)
+        changes_at = max(box.works_until, box.asks_until, box.blank_until) + 0.1
+        is_moving = bool(box.due) or now < changes_at or 0 < box.asks_at < float("inf")
+        if busy:
+            time.sleep(busy)
+        if select.select([0], [], [], 0.02 if is_moving else 0.2)[0]:
+            if not (data := os.read(0, 1 << 20)):
+                return
+            box.feed(data, time.monotonic())
+
+
+main()
