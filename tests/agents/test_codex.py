@@ -7,6 +7,7 @@ import signal
 import subprocess
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -469,6 +470,18 @@ class TestFailures:
             await heard.prompt("go %% fail 401")
 
             assert "codex login" in (await ended(heard)).error
+
+    async def test_a_missing_variable_of_its_provider_is_named_with_the_way_to_give_it(
+        self, codex: RealAgent, stub: ModelStub
+    ) -> None:
+        stub.must_be_called = False
+        own = {name: value for name, value in codex.own.items() if name != "STUB_KEY"}
+        async with opened(plain(replace(codex, own=own))) as heard:
+            await heard.prompt("go %% say hello")
+
+            why = (await ended(heard)).error
+            assert "Missing environment variable: `STUB_KEY`" in why
+            assert "--env STUB_KEY" in why
 
     async def test_a_retry_is_a_notice_and_the_turn_goes_on(self, codex: RealAgent) -> None:
         async with opened(plain(codex)) as heard:

@@ -22,7 +22,7 @@ def test_a_session_from_its_beginning_to_its_end(stack: Stack) -> None:
     shown = stack.json("show", "worker")["session"]
     assert (BACKENDS[stack.agent.name], "sdk") == (shown["backend"], shown["mode"])
     assert shown["resume_id"]
-    assert max(shown["tokens"].values()) > 0
+    assert any(shown["tokens"].values())
     assert stack.session(session).model
     assert shown["pid"] == stack.agent_of(session).pid != shown["host"]["pid"]
     family = [stack.agent_of(session), *stack.agent_of(session).children(recursive=True), stack.host_of(session)]

@@ -110,3 +110,26 @@ def test_a_conversation_that_began_in_a_terminal_moves(stack: Stack) -> None:
     assert " id" in stack.session(session).proof
     stack.turn(session, second)
     assert [first, second] == [said for said in stack.heard(second) if "%%" in said]
+
+
+@pytest.mark.parametrize("name", ["gemini", "opencode"])
+def test_an_acp_agents_conversation_moves_to_a_terminal_and_back(stack: Stack) -> None:
+    stack.configure(*stack.agent.flags[1:])
+    first, second, third = "go %% say one", "go %% say two", "go %% say three"
+    session = stack.new("worker", first)
+    before = stack.turned(session)
+    for chat in (stack.agent.home / ".gemini" / "tmp").glob("*/chats/session-*"):  # see `kasmon.backends.acp.gemini`
+        chat.rename(chat.with_name(f"session-2026-01-01T00-00-{chat.name.rsplit('-', 1)[1]}"))
+    moved = stack("move", "worker", "--to", "tmux")
+    assert 0 == moved.code, moved.err
+    stack.until_state(session, SessionState.IDLE)
+    stack.turn_in_terminal(session, second)
+    assert [first, second] == [said for said in stack.heard(second) if "%%" in said]
+
+    stack.until_state(session, SessionState.IDLE)
+    moved = stack("move", "worker", "--to", "sdk")
+    assert 0 == moved.code, moved.err
+    now = stack.until_state(session, SessionState.IDLE)
+    assert (before.resume_id, 3, " id" in now.proof) == (now.resume_id, now.generation, True)
+    stack.turn(session, third)
+    assert [first, second, third] == [said for said in stack.heard(third) if "%%" in said]

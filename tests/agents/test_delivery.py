@@ -1,0 +1,173 @@
+"""Prompts typed into the real agents in tmux: the model gets each whole and once, and its receipt says how far it is.
+
+The first one is the launch's, which waits until the agent has started; the others are sent while it stands idle.
+"""
+
+import asyncio
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from kasmon.backends.surroundings import encoded
+from kasmon.errors import KasmonError, PromptBoxError, SessionBusyError
+from kasmon.host.link import HostLink
+from kasmon.host.wire import Keys, Start
+from kasmon.model.command import Receipt, ReceiptState, When
+from kasmon.model.event import ReceiptMoved
+from kasmon.model.permission import SessionId
+from kasmon.model.state import SessionState
+from kasmon.paths import write_private
+from tests.agents.real import RealAgent
+from tests.agents.stack import beside
+from tests.host.inn import Inn, prompted
+from tests.modelstub import ModelStub
+from tests.waiting import auntil
+
+pytestmark = [pytest.mark.agents, pytest.mark.timeout(240)]
+stub = pytest.fixture(beside)
+ME: Final = SessionId("abcdefgh")
+LIMIT_S: Final = 60.0
+"""A net under an agent that hangs, no expectation."""
+FLAGS: Final[dict[str, tuple[str, ...]]] = {
+    "claude": ("--permission-mode", "default"),
+    "codex": ("-c", "features.daemon_auto_start=false", "-a", "on-request", "--sandbox", "workspace-write"),
+}
+FIRST: Final = "go %% wait 2 %% say the first"
+TEXTS: Final = {
+    "one line": "go %% wait 2 %% say one; with 漢字 and `x` behind;",
+    "several lines": "go %% wait 2 %% say several\n  lines, indented\n\nand the last;",
+    "3 KB": "go %% wait 2 %% say " + "\n".join(f"{number:03} of the text that is pasted" for number in range(95)),
+    "one character": "y",
+}
+LONG: Final = "go %% wait 12 %% say too late"
+ALONE: Final = "go %% wait 13 %% say never either\n\n  in lines;"
+TAKEN: Final = (ReceiptState.SUBMITTED, ReceiptState.STARTED, ReceiptState.FINISHED)
+
+
+@pytest.fixture
+def inn(scratch: Path) -> Iterator[Inn]:
+    (scratch / "k").mkdir()
+    built = Inn(scratch / "k")
+    built.open()
+    yield built
+    built.close()
+
+
+def started(inn: Inn, agent: RealAgent) -> None:
+    """Have the agent of *inn* wanted, with its own variables and a first prompt."""
+    argv = (str(agent.program), *FLAGS.get(agent.name, ()))
+    launch = inn.wants(ME, *argv, agent=agent.name, workdir=str(agent.workdir), prompt=FIRST)
+    write_private(inn.places.environment(launch.session), encoded({**agent.own, "GEMINI_CLI_NO_RELAUNCH": "true"}))
+
+
+def steps(inn: Inn, receipt: str) -> list[str]:
+    return [str(moved.receipt.state) for moved in inn.only(ReceiptMoved, ME) if moved.receipt.id == receipt]
+
+
+def screen(inn: Inn) -> str:
+    return inn.server.run("capture-pane", "-p", "-t", f"={ME}:").decode()
+
+
+async def sent(inn: Inn, link: HostLink, text: str, when: When = "now") -> Receipt:
+    """The receipt of *text*."""
+    try:
+        return await prompted(link, ME, text, when=when)
+    except KasmonError:
+        print(*(str(moved.receipt) for moved in inn.only(ReceiptMoved, ME)), screen(inn), sep="\n")
+        raise
+
+
+async def finished(inn: Inn, receipt: str) -> None:
+    try:
+        await auntil(lambda: "finished" in steps(inn, receipt), LIMIT_S, f"{receipt} finished")
+        await auntil(lambda: inn.session(ME).state is SessionState.IDLE, LIMIT_S, "idle")
+    except TimeoutError:
+        told = [moved.receipt for moved in inn.only(ReceiptMoved, ME)]
+        raise AssertionError("\n".join([*map(str, told), str(inn.session(ME).signals), screen(inn)])) from None
+
+
+async def _delivers(inn: Inn, agent: RealAgent, stub: ModelStub) -> None:
+    """Each text is given once and whole; then a person's draft is left alone."""
+    async with inn.client() as link:
+        await link.ask(Start(n=0, session=ME), limit_s=20)
+        await finished(inn, f"{ME}-r1")
+        for name, text in TEXTS.items():
+            receipt = await sent(inn, link, text)
+            print(agent.name, name, receipt.state, receipt.reason)
+            assert (receipt.state in TAKEN, receipt.reason) == (True, "")
+            await finished(inn, receipt.id)
+        link.tell(Keys(session=ME, data=b"half a thought"))
+        await auntil(lambda: "half a thought" in screen(inn), LIMIT_S)
+        with pytest.raises(PromptBoxError, match="half a thought"):
+            await prompted(link, ME, "go %% say never")
+    assert "half a thought" in screen(inn)
+    for text in (FIRST, *TEXTS.values()):
+        given = [turn["user"] for turn in stub.turns if text in turn["user"]] if len(text) > 1 else [text]
+        assert 1 == len(given), [turn["user"] for turn in stub.turns]
+    assert "y" == stub.turns[-1]["user"]
+
+
+async def _takes_in(inn: Inn, agent: RealAgent, stub: ModelStub) -> None:
+    """A prompt that is not to disturb a turn, one in its middle, one in its place; and one in place of a turn alone."""
+    async with inn.client() as link:
+        await link.ask(Start(n=0, session=ME), limit_s=20)
+        await finished(inn, f"{ME}-r1")
+        await sent(inn, link, LONG)
+        await auntil(lambda: inn.session(ME).state is SessionState.WORKING, LIMIT_S)
+        with pytest.raises(SessionBusyError):
+            await prompted(link, ME, "go %% say never", when="refuse")
+        await sent(inn, link, "go %% say steered")
+        receipt = await sent(inn, link, "go %% say instead", when="interrupt")
+        assert (receipt.state in TAKEN, receipt.reason) == (True, "")
+        await finished(inn, receipt.id)
+        await sent(inn, link, ALONE)
+        await auntil(lambda: inn.session(ME).state is SessionState.WORKING, LIMIT_S)
+        receipt = await sent(inn, link, "go %% say at last", when="interrupt")
+        await finished(inn, receipt.id)
+    print(agent.name, [turn["user"] for turn in stub.turns])
+    for text in ("go %% say instead", "go %% say at last"):
+        assert 1 == [turn["user"] for turn in stub.turns].count(text)
+    assert not [turn for turn in stub.turns if "say never\n" in f"{turn['user']}\n"]
+    assert {ReceiptState.FINISHED} == {receipt.state for receipt in inn.session(ME).receipts}
+
+
+def test_claude(claude: RealAgent, stub: ModelStub, inn: Inn) -> None:
+    started(inn, claude)
+    asyncio.run(_delivers(inn, claude, stub))
+
+
+def test_codex(codex: RealAgent, stub: ModelStub, inn: Inn) -> None:
+    started(inn, codex)
+    asyncio.run(_delivers(inn, codex, stub))
+
+
+def test_gemini(gemini: RealAgent, stub: ModelStub, inn: Inn) -> None:
+    started(inn, gemini)
+    asyncio.run(_delivers(inn, gemini, stub))
+
+
+def test_opencode(opencode: RealAgent, stub: ModelStub, inn: Inn) -> None:
+    started(inn, opencode)
+    asyncio.run(_delivers(inn, opencode, stub))
+
+
+def test_claude_in_a_turn(claude: RealAgent, stub: ModelStub, inn: Inn) -> None:
+    started(inn, claude)
+    asyncio.run(_takes_in(inn, claude, stub))
+
+
+def test_codex_in_a_turn(codex: RealAgent, stub: ModelStub, inn: Inn) -> None:
+    started(inn, codex)
+    asyncio.run(_takes_in(inn, codex, stub))
+
+
+def test_gemini_in_a_turn(gemini: RealAgent, stub: ModelStub, inn: Inn) -> None:
+    started(inn, gemini)
+    asyncio.run(_takes_in(inn, gemini, stub))
+
+
+def test_opencode_in_a_turn(opencode: RealAgent, stub: ModelStub, inn: Inn) -> None:
+    started(inn, opencode)
+    asyncio.run(_takes_in(inn, opencode, stub))

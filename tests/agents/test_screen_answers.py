@@ -1,0 +1,218 @@
+"""What real agents ask on their screens is answered from kasmon: a yes runs the command, and a no does not."""
+
+import asyncio
+import json
+import random
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+from kasmon.backends.tmux import answering
+from kasmon.errors import RequestClosedError
+from kasmon.host.wire import Do
+from kasmon.model.command import Answer, Prompt, Wish
+from kasmon.model.event import RequestAnswered, RequestWithdrawn
+from kasmon.model.permission import Decision, Request
+from kasmon.model.state import SessionState
+from tests.agents.real import RealAgent
+from tests.agents.stack import Stack, beside, stacked
+from tests.agents.test_evidence import LIMIT_S, ME, Watched, watched
+from tests.backends import test_answering
+from tests.backends.test_answering import Room, last_moments
+from tests.modelstub import ModelStub
+from tests.waiting import until
+
+pytestmark = [pytest.mark.agents, pytest.mark.timeout(240)]
+stub, stack = pytest.fixture(beside), pytest.fixture(stacked)
+room = test_answering.room
+BEGUN_S: Final = 90.0
+"""A net under an agent that hangs at its start, no expectation."""
+ALLOW, ALWAYS, DENY, CHOOSE = Decision.ALLOW, Decision.ALWAYS, Decision.DENY, Decision.CHOOSE
+CODEX = ("-c", "features.daemon_auto_start=false", "-a", "on-request", "--sandbox", "workspace-write")
+
+
+def begun(it: Watched, pattern: str) -> None:
+    """Wait until it takes prompts: opencode takes half a minute for that on a machine with other work."""
+    until(lambda: re.search(pattern, it.screen(), re.MULTILINE), BEGUN_S, pattern)
+
+
+def asked(it: Watched, text: str) -> Request:
+    """The request about *text*, once it can be answered."""
+
+    def there() -> Request | None:
+        return next((one for one in it.inn.session(ME).asks if text in one.shown and one.answerable), None)
+
+    try:
+        return until(there, LIMIT_S, text)
+    except TimeoutError:
+        print(it.screen(), it.inn.session(ME).asks, sep="\n")
+        raise
+
+
+def answer(it: Watched, request: Request, decision: Decision, **more: Any) -> None:
+    """Answer *request* through the host."""
+
+    wished(it, Answer(request=request.id, digest=request.digest, decision=decision, **more))
+
+
+def prompt(it: Watched, text: str) -> None:
+    """Paste a prompt: gemini eats a question mark that is typed."""
+    wished(it, Prompt(text=text))
+
+
+def wished(it: Watched, wish: Wish) -> None:
+    async def carry() -> None:
+        async with it.inn.client() as link:
+            await link.ask(Do(n=0, session=ME, wish=wish), limit_s=20)
+
+    try:
+        asyncio.run(carry())
+    except BaseException:
+        print(it.screen())
+        raise
+
+
+def decided(it: Watched) -> list[Decision]:
+    return [fact.decision for fact in it.inn.only(RequestAnswered, ME)]
+
+
+def yes_and_no(it: Watched, ask: Callable[[str], str], folder: Path, *, composer: str) -> None:
+    """A yes lets the command run, a no does not, and each stands in the log once."""
+    yes, no = folder / "yes.txt", folder / "no.txt"
+    begun(it, composer)
+    it.is_judged("idle", SessionState.IDLE)
+    it.say(ask("yes.txt"))
+    answer(it, asked(it, "touch"), ALLOW)
+    until(yes.exists, LIMIT_S, "the command ran")
+    it.is_judged("allowed", SessionState.IDLE)
+    it.say(ask("no.txt"))
+    request = asked(it, "no.txt")
+    answer(it, request, DENY)
+    it.is_judged("denied", SessionState.IDLE)
+    with pytest.raises(RequestClosedError, match="deny"):
+        answer(it, request, ALLOW)
+    assert [ALLOW, DENY] == decided(it)
+    answered = {fact.request for fact in it.inn.only(RequestAnswered, ME)}
+    assert answered.isdisjoint(fact.request for fact in it.inn.only(RequestWithdrawn, ME))
+    assert not no.exists()
+
+
+def bash(name: str) -> str:
+    return f"go %% bash touch {name} %% say done"
+
+
+def test_claude(claude: RealAgent, stub: ModelStub, scratch: Path) -> None:
+    """It ignores digits that come right after its dialog: these are given as soon as the dialog is seen."""
+    with watched(claude, stub, scratch, "--permission-mode", "default") as it:
+        yes_and_no(it, bash, claude.workdir, composer="^❯")
+        it.key("C-u")
+        it.say("go %% ask Which colour?|red|blue %% say done")
+        answer(it, asked(it, "Which colour?"), CHOOSE, labels=("blue",))
+        it.shows("blue")
+        it.is_judged("chosen", SessionState.IDLE)
+        assert "blue" in json.dumps(stub.turns[-1]["results"][-1])
+        it.say("go %% ask Which colour?|red|blue %% say done")
+        answer(it, asked(it, "Which colour?"), CHOOSE, labels=("green, 1 of 2",))
+        it.is_judged("answered in own words", SessionState.IDLE)
+        assert "green, 1 of 2" in json.dumps(stub.turns[-1]["results"][-1])
+
+
+def test_codex(codex: RealAgent, stub: ModelStub, scratch: Path) -> None:
+    def escalated(name: str) -> str:
+        command = {
+            "cmd": f"touch {codex.workdir}/{name}",
+            "sandbox_permissions": "require_escalated",
+            "justification": "needs to",
+        }
+        return f"go %% tool exec_command {json.dumps(command)} %% say done"
+
+    with watched(codex, stub, scratch, *CODEX) as it:
+        yes_and_no(it, escalated, codex.workdir, composer="Ask Codex")
+
+
+def test_gemini(gemini: RealAgent, stub: ModelStub, scratch: Path) -> None:
+    with watched(gemini, stub, scratch) as it:
+        yes_and_no(it, bash, gemini.workdir, composer="Type your message")
+        prompt(it, "go %% ask Which colour?|red|blue %% say done")
+        answer(it, asked(it, "Which colour?"), CHOOSE, labels=("blue",))
+        it.is_judged("chosen", SessionState.IDLE)
+        assert "blue" in json.dumps(stub.turns[-1]["results"][-1])
+        prompt(it, "go %% ask Which shape?|round|square %% say done")
+        answer(it, asked(it, "Which shape?"), CHOOSE, labels=("flat, 1 of 2",))
+        it.is_judged("answered in own words", SessionState.IDLE)
+        assert "flat, 1 of 2" in json.dumps(stub.turns[-1]["results"][-1])
+
+
+def test_opencode(opencode: RealAgent, stub: ModelStub, scratch: Path) -> None:
+    with watched(opencode, stub, scratch) as it:
+        yes_and_no(it, bash, opencode.workdir, composer="Ask anything")
+
+
+def test_claude_is_trusted_and_begins_what_it_planned(claude: RealAgent, stub: ModelStub, scratch: Path) -> None:
+    """The mark stands on "No, exit", and on "Yes, and use auto mode": it is no answer that anybody gave."""
+    known = claude.home / ".claude.json"
+    known.write_text(json.dumps({**json.loads(known.read_text()), "projects": {}}))
+    with watched(claude, stub, scratch, "--permission-mode", "plan") as it:
+        answer(it, asked(it, "Yes, I trust this folder"), ALLOW)
+        it.is_judged("trusted", SessionState.IDLE)
+        it.say("go %% plan 1. first step\\n2. second step %% say done")
+        answer(it, asked(it, "Ready to code?"), ALLOW)
+        it.shows("manual mode on")
+        it.is_judged("begun", SessionState.IDLE)
+
+
+def test_codex_is_told_what_was_chosen(codex: RealAgent, stub: ModelStub, scratch: Path) -> None:
+    with watched(codex, stub, scratch, *CODEX) as it:
+        begun(it, "Ask Codex")
+        it.press("BTab", r"Plan mode \(shift")
+        it.say("go %% ask Which colour?|red|blue %% say done")
+        answer(it, asked(it, "Which colour?"), CHOOSE, labels=("blue",))
+        it.shows("answer: blue")
+        it.is_judged("chosen", SessionState.IDLE)
+
+
+def test_opencode_says_what_always_covers_before_it_does(opencode: RealAgent, stub: ModelStub, scratch: Path) -> None:
+    with watched(opencode, stub, scratch) as it:
+        begun(it, "Ask anything")
+        it.say(bash("one.txt"))
+        answer(it, asked(it, "one.txt"), ALWAYS)
+        request = asked(it, "touch *")
+        assert "touch *" in request.rule
+        assert not (opencode.workdir / "one.txt").exists()
+        answer(it, request, ALWAYS)
+        until((opencode.workdir / "one.txt").exists, LIMIT_S, "the command ran")
+        it.is_judged("always", SessionState.IDLE)
+        it.say(bash("two.txt"))
+        until((opencode.workdir / "two.txt").exists, LIMIT_S, "the next runs by itself")
+        it.is_judged("done", SessionState.IDLE)
+        it.say("go %% ask Which colour?|red|blue %% say done")
+        answer(it, asked(it, "Which colour?"), CHOOSE, labels=("blue",))
+        it.is_judged("chosen", SessionState.IDLE)
+        assert "blue" in json.dumps(stub.turns[-1]["results"][-1])
+
+
+async def test_of_two_hundred_dialogs_those_that_change_in_the_last_moment_get_nothing(
+    room: Room, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(answering, "YOUNG_S", 0.0)
+    chance = random.Random(11)
+    await last_moments(room, [chance.choice(("swap", "draw", "nothing")) for _ in range(200)])
+
+
+@pytest.mark.parametrize("name", ["claude"])
+def test_an_answer_from_the_command_line_reaches_the_screen(stack: Stack) -> None:
+    stack.configure("--permission-mode default")
+    session = stack.new("worker", bash("line.txt"), mode="tmux")
+    request = until(lambda: next(iter(stack.json("inbox")["requests"]), None), BEGUN_S, "a request")
+    stale = stack("answer", request["id"], "allow", "--digest", "of another")
+    assert (4, True) == (stale.code, "digest" in stale.err), stale.err
+    assert not (stack.agent.workdir / "line.txt").exists()
+    done = stack.answer(request, "allow")
+    assert 0 == done.code, done.err
+    until((stack.agent.workdir / "line.txt").exists, LIMIT_S, "the command ran")
+    stack.until_state(session, SessionState.IDLE)
+    late = stack.answer(request, "deny")
+    assert (4, True) == (late.code, "closed" in late.err), late.err

@@ -1,0 +1,30 @@
+"""An agent in a terminal that is started again goes on with its conversation."""
+
+import pytest
+
+from kasmon.model.state import SessionState
+from tests.agents.stack import LIMIT_S, PROMPT, Stack, beside, stacked
+from tests.waiting import until
+
+pytestmark = pytest.mark.agents
+stub, stack = pytest.fixture(beside), pytest.fixture(stacked)
+
+
+@pytest.mark.timeout(150)
+@pytest.mark.parametrize("name", ["claude", "codex"])
+def test_a_terminal_is_restarted_into_the_same_conversation(stack: Stack) -> None:
+    session = stack.new("worker", mode="tmux")
+    stack.shows(session, PROMPT[stack.agent.name])
+    stack.turn_in_terminal(session, "go %% slow 4 word %% say one")
+    known = until(lambda: stack.session(session).resume_id, LIMIT_S, "its conversation")
+
+    for again in ("two", "three"):
+        assert 0 == stack("stop", "worker").code
+        assert SessionState.ENDED is stack.session(session).state
+        done = stack("restart", "worker")
+        assert 0 == done.code, done.err
+        stack.shows(session, PROMPT[stack.agent.name])
+        stack.turn_in_terminal(session, f"go %% slow 4 word %% say {again}")
+
+        assert "go %% slow 4 word %% say one" in stack.heard(f"go %% slow 4 word %% say {again}")
+        assert known == stack.session(session).resume_id
