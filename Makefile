@@ -38,7 +38,7 @@ PYTHON_WITH = python_with() { \
 	return 1; \
 	}
 
-.PHONY: run test agents test-agents test-sandboxes check bench confusion record-screens screenshots lock tmux clean
+.PHONY: run test agents test-agents test-sandboxes check bench confusion record-screens screenshots lock tmux sshd clean
 .NOTPARALLEL:
 
 run: $(READY) tmux
@@ -51,9 +51,14 @@ test: $(READY) tmux
 	$(PYTHON) -m pytest -n 3 $(SNAPSHOT_TESTS:%=--ignore=%) || status=$$?; \
 	exit $$status
 
-# Real agents against a model server on loopback; KASMON_REQUIRE_AGENTS names those that must be there.
+# Real agents against a model server on loopback; KASMON_REQUIRE_AGENTS names those that must be there. Then what their
+# screens and they themselves were taken for: it fails where that was sure and wrong.
 test-agents: $(READY) tmux $(if $(KASMON_AGENT_BIN_DIR),,agents)
-	KASMON_REQUIRE_AGENTS="$${KASMON_REQUIRE_AGENTS-claude,codex}" $(PYTHON) -m pytest -m agents tests/agents
+	@rm -rf .cache/evidence
+	@status=0; \
+	KASMON_REQUIRE_AGENTS="$${KASMON_REQUIRE_AGENTS-claude,codex}" $(PYTHON) -m pytest -m agents tests/agents || status=$$?; \
+	$(PYTHON) -m tests.screens.matrix golden live || status=$$?; \
+	exit $$status
 
 agents: $(AGENTS_READY)
 
@@ -61,9 +66,9 @@ agents: $(AGENTS_READY)
 record-screens: $(READY) tmux agents
 	$(PYTHON) -m tests.screens.record
 
-# Which state each recorded screen is read as; fails where one is wrong and sure.
+# Which state each recorded screen is read as, and each state of the last live runs; fails where one is wrong and sure.
 confusion: $(READY)
-	@$(PYTHON) -m tests.screens.matrix
+	@$(PYTHON) -m tests.screens.matrix golden $(if $(wildcard .cache/evidence/*.json),live)
 
 test-sandboxes: $(READY) tmux
 	@if [ -d tests/sandbox ]; then $(PYTHON) -m pytest -m sandboxes; \
@@ -116,6 +121,13 @@ $(AGENTS_READY): tests/agents/package.json tests/agents/package-lock.json tests/
 tmux:
 	@command -v "$${KASMON_TMUX:-tmux}" >/dev/null || { $(GET); get tmux; } || \
 	echo "tmux is missing: live terminals need it ($$line); structured sessions work without."
+
+# The tests of other machines start an sshd of their own on loopback and are skipped where there is none. `make test`
+# gets none: installed, it would listen. A machine that is there for the tests alone asks for it.
+sshd:
+	@PATH="$$PATH:$${SBIN-/usr/local/sbin:/usr/sbin:/sbin}"; \
+	command -v sshd >/dev/null || { $(GET); get openssh-server; } || { \
+		echo "sshd is missing: the tests of other machines need it ($$line)." >&2; exit 1; }
 
 clean:
 	rm -rf $(VENV) build dist .coverage .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache snapshot_report.html

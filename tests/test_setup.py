@@ -144,6 +144,19 @@ def test_brew_gets_tmux_without_sudo(clone: Clone) -> None:
     assert ["brew install tmux", "kasmon demo --headless 5"] == clone.calls
 
 
+def test_root_gets_an_sshd_for_the_tests_only_when_asked(clone: Clone) -> None:
+    clone.ready()
+    clone.program("id", "echo 0")
+    clone.program("tmux")
+    clone.program("apt-get")
+    clone.environ["SBIN"] = ""
+    clone.run("make", "test")
+    assert not [call for call in clone.calls if "openssh" in call]
+
+    assert 0 == clone.run("make", "sshd").returncode
+    assert "apt-get install -y openssh-server" in clone.calls
+
+
 def test_the_environment_is_made_from_the_lock_by_the_first_python_that_is_new_enough(clone: Clone) -> None:
     clone.python("python3.11", is_new_enough=False)
     clone.python("python3.12")
@@ -202,14 +215,14 @@ def test_the_checks_run_before_every_kind_of_test(clone: Clone) -> None:
     clone.program("make")
 
     assert 0 == clone.run("bash", ".ci/run").returncode
-    assert ["make check", "make test", "make test-agents", "make test-sandboxes"] == clone.calls
+    assert ["make check", "make sshd", "make test", "make test-agents", "make test-sandboxes"] == clone.calls
 
 
 def test_the_first_failure_ends_the_checks(clone: Clone) -> None:
     clone.program("make", '[ "$1" != test ]')
 
     assert 0 != clone.run("bash", ".ci/run").returncode
-    assert ["make check", "make test"] == clone.calls
+    assert ["make check", "make sshd", "make test"] == clone.calls
 
 
 def test_a_failing_picture_fails_make_test_and_the_other_tests_run_all_the_same(clone: Clone) -> None:

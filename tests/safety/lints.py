@@ -92,6 +92,7 @@ WRITERS: Final = frozenset(
         ("kasmon/config/edit.py", "_replace"),  # a person's own file, with its mode and through its link
         ("kasmon/tmux/daemon.py", "_turn"),  # a lock, 0600
         ("kasmon/demo/run.py", "save"),  # the picture, where the person wants it
+        ("kasmon/supervisor/plans/telling.py", "write_note"),  # a plan's notes, 0600, one entry under flock
         ("kasmon/bench/lag.py", "_probe"),  # the bench's own
     }
 )
