@@ -247,13 +247,13 @@ def main(argv: Sequence[str]) -> int:
     0 also if it has a host already, or had one meanwhile: `--since CURSOR` says how much of its log was known to
     whoever started this one.
     """
-    os.umask(0o077)
-    own_log.keep()
-    handed.take()
     arguments = ARGUMENTS.fullmatch(" ".join(argv))
     if arguments is None:
         sys.stderr.write("a host needs the id of one session.\n")
         return UsageError.exit_code
+    os.umask(0o077)
+    own_log.keep()
+    handed.take()
     session, here = SessionId(arguments["session"]), places()
     if not here.folder(session).is_dir():
         sys.stderr.write(f"{SessionNotFoundError(session)}\n")

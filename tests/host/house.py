@@ -19,6 +19,7 @@ from kasmon.config import Limits
 from kasmon.errors import HostUnreachableError
 from kasmon.host.alive import HostLock, is_running, lock_holder, started_at
 from kasmon.host.client import HostLink
+from kasmon.host.own_log import opened
 from kasmon.host.process import Host
 from kasmon.host.wire import Do, Done
 from kasmon.model.command import Launch, Mode, Prompt, Requeue, Wish
@@ -111,7 +112,7 @@ class House:
 
     def start(self, session: SessionId = ME) -> subprocess.Popen[bytes]:
         """Start the host of *session* and wait until it listens or has ended."""
-        with self.places.host_log(session).open("ab") as log:
+        with opened(self.places.host_log(session)) as log:
             process = subprocess.Popen(
                 [sys.executable, "-P", "-m", "kasmon", "host", session],
                 env=self.environment,

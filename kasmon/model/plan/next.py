@@ -4,7 +4,7 @@ A step is proposed again until its fact is there; whoever acts keeps track of th
 """
 
 from collections.abc import Mapping
-from typing import Literal, NamedTuple, TypeAlias
+from typing import Final, Literal, NamedTuple, TypeAlias
 
 from kasmon.model.permission import SessionId
 from kasmon.model.plan.draft import before
@@ -16,6 +16,8 @@ from kasmon.model.session import Session
 from kasmon.model.state import SessionState
 
 T = TaskState
+LOST_S: Final = 60.0
+"""Where nobody can be asked, an agent that is lost for so long does not come back."""
 
 
 class Begin(NamedTuple):
@@ -137,6 +139,8 @@ def _of_task(plan: Plan, run: PlanRun, task: Task, sessions: Mapping[str, Sessio
             return []
         if (said := word(plan, task, session, at.began_at, now)) is not None:
             return [Claim(task, at.attempt, said)]
+        if run.headless and session.state is SessionState.LOST and now - session.since > LOST_S:
+            return [Settle(task, at.attempt, False, f"its agent is lost for {LOST_S:g} s")]
         is_on_its_way = bool(session.generation) and not is_unsent(plan, run, task, session)
         return [] if is_on_its_way else [Start(task, at.attempt, session.id)]
     if at.state is T.CLAIMED:

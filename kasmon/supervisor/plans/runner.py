@@ -26,6 +26,7 @@ from kasmon.model.plan.fact import PlanEnded, PlanFact, TaskClaimed, TaskDone, T
 from kasmon.model.plan.next import Ahead, Begin, Check, Claim, End, Finish, Settle, Start, Step, ahead
 from kasmon.model.plan.spec import Plan, Task
 from kasmon.model.session import Session
+from kasmon.model.state import SessionState
 from kasmon.paths import Places, places, private_folder, write_private
 from kasmon.store.plan import PlanBook
 from kasmon.supervisor import verb
@@ -167,7 +168,7 @@ class Runner:
                 self._begin(("claim", step.task.id), lambda: self._claim(step))
             case Check(task, attempt):
                 self._begin(("check", task.id), lambda: self._check(task, attempt))
-            case Settle():
+            case Settle() if ("attempt", step.task.id) not in self._doing:
                 self._begin(("settle", step.task.id), lambda: self._settle(step))
             case End(session):
                 self._begin(("end", session), lambda: self._end(session))
@@ -221,7 +222,12 @@ class Runner:
 
     async def _settle(self, step: Settle) -> None:
         fact = TaskDone if step.done else TaskFailed
+        at = self._book.run.of(step.task.id)
         await self._note(fact(at=time.time(), task=step.task.id, attempt=step.attempt, why=step.why))
+        known = self._fleet.get(SessionId(at.session))
+        if step.task.run and not step.done and known is not None and known.state is SessionState.WORKING:
+            with contextlib.suppress(KasmonError):  # another command may go on in its terminal, if this one leaves it
+                await verb.interrupt(self._where, known)
 
     async def _end(self, session: SessionId) -> None:
         known = self._fleet.get(session)
@@ -257,12 +263,12 @@ def _keep(path: Path, text: str) -> None:
 
 def main(argv: Sequence[str]) -> int:
     """Run the plan whose id is the only argument, until it ends; 0 also if another process runs it."""
-    os.umask(0o077)
-    own_log.keep()
-    handed.take()
     if len(argv) != 1 or not ID.fullmatch(argv[0]):
         sys.stderr.write("a runner needs the id of one plan.\n")
         return UsageError.exit_code
+    os.umask(0o077)
+    own_log.keep()
+    handed.take()
     here = places()
     book = PlanBook(here, argv[0])
     if not book.folder.is_dir():

@@ -11,6 +11,7 @@ from kasmon.model.plan.run import PlanRun
 from kasmon.model.plan.spec import Plan
 from kasmon.model.state import SessionState
 from tests.model.plan.plans import (
+    NOW,
     began,
     checked,
     claimed,
@@ -378,3 +379,12 @@ def test_a_first_command_that_failed_gets_a_new_terminal() -> None:
 
     assert ["end s1"] == steps(of, run(*failed("1")), session("1", S.IDLE))
     assert ["begin 1 2"] == steps(of, run(*failed("1")), session("1", S.ENDED))
+
+
+def test_where_nobody_can_be_asked_an_agent_that_stays_lost_has_failed() -> None:
+    of, at = plan(task("a")), run(began("a"), headless=True)
+    lost = msgspec.structs.replace(session("a"), state=S.LOST, since=NOW)
+
+    assert [] == steps(of, at, lost, now=NOW + 50)
+    assert ["failed a: its agent is lost for 60 s"] == steps(of, at, lost, now=NOW + 61)
+    assert [] == steps(of, run(began("a")), lost, now=NOW + 1000)
