@@ -44,12 +44,14 @@ PYTHON_WITH = python_with() { \
 run: $(READY) tmux
 	@if [ -t 0 ] && [ -t 1 ]; then $(VENV)/bin/kasmon demo; else $(VENV)/bin/kasmon demo --headless 5; fi
 
-# Snapshot tests run serially: only then are pictures reported that no test uses any more.
+# Snapshot tests run in a process of their own, beside the others: only then are pictures reported that no test uses any
+# more.
 test: $(READY) tmux
-	@status=0; \
-	$(if $(SNAPSHOT_TESTS),$(PYTHON) -m pytest $(SNAPSHOT_TESTS) || status=$$?;) \
+	@status=0; pictures=; told=$$(mktemp); \
+	$(if $(SNAPSHOT_TESTS),$(PYTHON) -m pytest $(SNAPSHOT_TESTS) >"$$told" 2>&1 & pictures=$$!;) \
 	$(PYTHON) -m pytest -n 3 $(SNAPSHOT_TESTS:%=--ignore=%) || status=$$?; \
-	exit $$status
+	if [ -n "$$pictures" ]; then wait $$pictures || status=$$?; cat "$$told"; fi; \
+	rm -f "$$told"; exit $$status
 
 # Real agents against a model server on loopback; KASMON_REQUIRE_AGENTS names those that must be there. Then what their
 # screens and they themselves were taken for: it fails where that was sure and wrong.
