@@ -58,7 +58,7 @@ test: $(READY) tmux
 test-agents: $(READY) tmux $(if $(KASMON_AGENT_BIN_DIR),,agents)
 	@rm -rf .cache/evidence
 	@status=0; \
-	KASMON_REQUIRE_AGENTS="$${KASMON_REQUIRE_AGENTS-claude,codex}" $(PYTHON) -m pytest -m agents tests/agents || status=$$?; \
+	KASMON_REQUIRE_AGENTS="$${KASMON_REQUIRE_AGENTS-claude,codex}" $(PYTHON) -m pytest -m agents -o timeout=180 tests/agents || status=$$?; \
 	$(PYTHON) -m tests.screens.matrix golden live || status=$$?; \
 	exit $$status
 

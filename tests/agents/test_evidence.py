@@ -34,8 +34,6 @@ pytestmark = [pytest.mark.agents, pytest.mark.timeout(400)]
 stub = pytest.fixture(beside)
 ME: Final = SessionId("abcdefgh")
 FOUND: Final = ROOT / ".cache" / "evidence"
-RESULTS: Final[dict[str, dict[str, dict[str, str]]]] = {}
-"""What was judged in this run, by agent and case."""
 LIMIT_S: Final = 90.0
 """A net under an agent that hangs, no expectation."""
 CODEX: Final = ("-c", "features.daemon_auto_start=false", "-a", "on-request", "--sandbox", "workspace-write")
@@ -107,14 +105,21 @@ class Watched:
             now = self.inn.session(ME)
             now = now if now.state in (S.ENDED, S.LOST) else judged(now, time.time())
             read = str(now.state)
-            results = RESULTS.setdefault(self.agent.name, {})
-            results[case] = {"case": case, "expected": str(wanted), "judged": read, "source": now.source}
-            FOUND.mkdir(parents=True, exist_ok=True)
-            version = pinned_version(self.agent.name)
-            found = {"agent": self.agent.name, "version": version, "cases": list(results.values())}
-            (FOUND / f"{self.agent.name}.json").write_text(json.dumps(found, indent=1))
+            self._keep({"case": case, "expected": str(wanted), "judged": read, "source": now.source})
             if not self._is(wanted, asking):
                 print(case, now.state, now.source, now.unsure_why, *now.signals, self.screen(), sep="\n")
+
+    def _keep(self, result: dict[str, str]) -> None:
+        """Add *result* to the file of this agent; one that was wrong stays."""
+        file = FOUND / f"{self.agent.name}.json"
+        FOUND.mkdir(parents=True, exist_ok=True)
+        known = json.loads(file.read_text())["cases"] if file.exists() else []
+        cases = {one["case"]: one for one in known}
+        before = cases.get(result["case"])
+        if before is None or before["expected"] == before["judged"]:
+            cases[result["case"]] = result
+        found = {"agent": self.agent.name, "version": pinned_version(self.agent.name), "cases": [*cases.values()]}
+        file.write_text(json.dumps(found, indent=1))
 
     def _is(self, wanted: SessionState, asking: str | None) -> bool:
         session = self.inn.session(ME)
