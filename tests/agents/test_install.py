@@ -121,7 +121,9 @@ def test_where_npm_cannot_be_had_one_line_says_what_to_type(clone: Clone) -> Non
 def test_the_tests_of_agents_ask_for_claude_and_codex_unless_told_otherwise(clone: Clone) -> None:
     clone.program("npm", NPM)
     clone.program("tmux")
-    clone.program(".venv/bin/python", 'case "$*" in *pytest*) echo "asks for $KASMON_REQUIRE_AGENTS" >>"$CALLS" ;; esac')
+    clone.program(
+        ".venv/bin/python", 'case "$*" in *pytest*) echo "asks for $KASMON_REQUIRE_AGENTS" >>"$CALLS" ;; esac'
+    )
 
     clone.run("make", "test-agents")
     clone.environ["KASMON_REQUIRE_AGENTS"] = "all"
