@@ -141,7 +141,8 @@ async def test_an_agent_in_a_terminal_inherits_what_a_structured_one_does_from_w
     inn: Inn, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("ANTHROPIC_API_KEY", "that of the host")
-    claude = program(inn.root, "claude", f'cd "{inn.root}"; env -0 > new; mv new got; exec cat')
+    its_version = 'case "$1" in --version) exit ;; esac'  # its host asks for it, with variables of its own
+    claude = program(inn.root, "claude", f'{its_version}; cd "{inn.root}"; env -0 > new; mv new got; exec cat')
     launch = inn.wants(ME, claude)
     write_private(inn.places.environment(ME), encoded({"PLANTED": "its own"}))
     passed = inherited(own_prefixes(launch.argv), CALLER)
