@@ -232,9 +232,9 @@ def test_the_next_host_knows_what_stands_there(inn: Inn) -> None:
     host.kill()
     host.wait()
     inn.open()
-    until(lambda: [ask for ask in agent.now().asks if ask.id != first.id])
+    asks = until(lambda: [ask for ask in agent.now().asks if ask.id != first.id])
 
-    assert [first.digest] == [request.digest for request in agent.now().asks]
+    assert [first.digest] == [ask.digest for ask in asks]
 
 
 def test_tmux_that_is_killed_while_screens_are_looked_at_is_told_as_such(inn: Inn) -> None:
