@@ -19,6 +19,7 @@ KasmonError
     LaunchError                 an agent could not be started                            exit 1
         AgentNotFoundError  UnfitAgentError  ExtraMissingError  RemoteLaunchError
     PromptLostError             typed, and nobody can say that the agent has it          exit 1
+    SandboxError                a sandbox could not be made, found, put to sleep, woken  exit 1
     UnsafeFolderError           a folder of ours that others could write to              exit 1
 """
 
@@ -254,6 +255,15 @@ class UntrustedFolderError(RefusedError):
     def __init__(self, agent: str, folder: str, things: str, fix: str) -> None:
         self.agent, self.folder, self.things = agent, folder, things
         super().__init__(f"{agent} has not been told to trust {folder!r}, and could run {things} there.", hint=fix)
+
+
+class SandboxError(KasmonError):
+    """A sandbox could not be made, found, put to sleep or woken; says what of it is kept."""
+
+    code = "sandbox"
+
+    def __init__(self, what: str, why: str, hint: str = "") -> None:
+        super().__init__(f"{what}: {why}.", hint=hint)
 
 
 class TimedOutError(KasmonError):

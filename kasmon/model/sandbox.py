@@ -1,0 +1,143 @@
+"""What a sandbox is as a value: its tier, size and policy, where it lives, in which phase it is, and what ran in it."""
+
+from enum import StrEnum
+from typing import Annotated, Final, Literal, TypeAlias
+
+import msgspec
+
+from kasmon.model.permission import SessionId
+
+Tier: TypeAlias = Literal["jail", "microvm", "gvisor", "e2b"]
+Interpreter: TypeAlias = Literal["python", "bash", "node"]
+INTERPRETERS: Final[tuple[Interpreter, ...]] = ("python", "bash", "node")
+MIB: Final = 1024 * 1024
+
+
+class Phase(StrEnum):
+    """Where a sandbox is in its life; shown beside the state of its session."""
+
+    CREATING = "creating"
+    RUNNING = "running"
+    PAUSING = "pausing"
+    PERSISTING = "persisting"
+    """What pausing or a checkpoint keeps is being written and confirmed."""
+    PAUSED = "paused"
+    RESUMING = "resuming"
+    HEALING = "healing"
+    """It runs again and is looked at before anybody trusts it."""
+    EXPIRED = "expired"
+
+
+class Size(msgspec.Struct, frozen=True, kw_only=True):
+    """What a sandbox may use at most."""
+
+    time_s: float
+    """For one run, unless it asks for less."""
+    cpus: float
+    memory_bytes: int
+    """Data of each process where nothing better can be held; of all together where a cgroup is ours."""
+    disk_bytes: int
+    processes: int = 256
+
+
+SIZES: Final[dict[str, Size]] = {
+    "default": Size(time_s=30, cpus=2, memory_bytes=512 * MIB, disk_bytes=1024 * MIB),
+    "build": Size(time_s=1800, cpus=4, memory_bytes=2048 * MIB, disk_bytes=4096 * MIB, processes=512),
+    "max": Size(time_s=3600, cpus=8, memory_bytes=8192 * MIB, disk_bytes=10240 * MIB, processes=1024),
+}
+
+
+class Mount(msgspec.Struct, frozen=True, kw_only=True):
+    """A file or folder of this machine that the sandbox sees."""
+
+    source: str
+    target: str = ""
+    """Where it lies inside; empty is the same path."""
+    writable: bool = False
+
+
+class Volatile(msgspec.Struct, frozen=True, kw_only=True):
+    """A file inside that does not survive a pause, by policy, and is written anew after each resume."""
+
+    path: str
+    content: str = ""
+    """Its text; empty where `source` says where that comes from."""
+    source: str = ""
+    """The name of a credential (`Credential.name`) that is its text."""
+    mode: int = 0o600
+
+
+class Service(msgspec.Struct, frozen=True, kw_only=True):
+    """What runs inside beside the agent: started with the sandbox, looked for after each resume."""
+
+    name: str
+    port: Annotated[int, msgspec.Meta(ge=1, le=65535)]
+    start: str
+    """One line for the sandbox's own bash."""
+
+
+class Credential(msgspec.Struct, frozen=True, kw_only=True):
+    """Where the value of a variable comes from, each time that something is run; exactly one source is given."""
+
+    name: str
+    variable: str = ""
+    file: str = ""
+    command: tuple[str, ...] = ()
+    aliases: tuple[str, ...] = ()
+    """Further variables that get the same value."""
+
+
+class Policy(msgspec.Struct, frozen=True, kw_only=True):
+    """What one sandbox is, and may; kept as `sandbox.json` beside the session's log. No secret's value is in here."""
+
+    session: SessionId
+    tier: Tier = "jail"
+    size: Literal["default", "build", "max"] = "default"
+    workspace: str = ""
+    """The folder of this machine that is `/workspace` inside; empty is one of kasmon's own, removed with the session."""
+    project: str = ""
+    """A folder of this machine that is `/project` inside; empty is none."""
+    project_writable: bool = False
+    hosts: tuple[str, ...] = ()
+    """Whom it may reach: hosts (`example.org`, `*.example.org`, `example.org:8443`) and presets; empty is nobody."""
+    mounts: tuple[Mount, ...] = ()
+    volatile: tuple[Volatile, ...] = ()
+    services: tuple[Service, ...] = ()
+    credentials: tuple[Credential, ...] = ()
+
+
+class Runtime(msgspec.Struct, frozen=True, kw_only=True):
+    """Where a sandbox lives now. It is no truth: whoever finds it asks the process before believing it."""
+
+    pid: int = 0
+    """The outermost process: bwrap, QEMU; 0 where it has none here."""
+    started: float = 0.0
+    """When that process started, by the system's clock."""
+    boot: str = ""
+    socket: str = ""
+    """Where the agent inside answers."""
+    ground: str = ""
+    """The folder of what it needs on this machine."""
+    remote: str = ""
+    """The service's id of it, where it is a service's."""
+
+
+class Ran(msgspec.Struct, frozen=True, kw_only=True):
+    """What came of one run, in the seed's words and a few more."""
+
+    stdout: str = ""
+    stderr: str = ""
+    exit_code: int = 0
+    session_preserved: bool = True
+    """Whether what the interpreter held before is still there."""
+    restarted: bool = False
+    """The interpreter was started anew for this run, because it had died before."""
+    timed_out: bool = False
+    omitted: int = 0
+    """So many bytes of output are not in here."""
+    hint: str = ""
+    """What is kept, and what to do next; empty where all is well."""
+    cwd: str = ""
+    turn: int = 0
+    """The how manieth run of this interpreter it was."""
+    ms: float = 0.0

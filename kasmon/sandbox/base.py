@@ -1,0 +1,70 @@
+"""What every tier of sandbox promises: it can be created, found again, put to sleep, woken and destroyed by its id."""
+
+from collections.abc import Mapping, Sequence
+from typing import Protocol
+
+import msgspec
+
+from kasmon.model.sandbox import Policy, Runtime, Tier
+
+
+class Probe(msgspec.Struct, frozen=True, kw_only=True):
+    """Whether a tier works on this machine, as tried and not as guessed."""
+
+    tier: Tier
+    ok: bool
+    why: str = ""
+    """Why not; or what it does not protect from."""
+    hint: str = ""
+    """How to get it."""
+    measured_ms: float | None = None
+    """How long the try took; None where nothing could be tried."""
+
+
+class Slept(msgspec.Struct, frozen=True, kw_only=True):
+    """How a sandbox sleeps."""
+
+    held: bool
+    """Its processes still hold their memory; otherwise it is on disk, and nothing runs."""
+    snapshot: str = ""
+    """The memory's file, where it is on disk."""
+
+
+class Sandbox(Protocol):
+    """One way of confining. All calls may block, up to 10 s unless said otherwise, and raise `SandboxError`."""
+
+    tier: Tier
+    keeps_memory: bool
+    """Whether `pause` with `to_disk` survives the end of every process, with what interpreters hold."""
+
+    def probe(self) -> Probe:
+        """Try it."""
+        ...
+
+    def create(self, policy: Policy, /) -> Runtime:
+        """Make it; the agent inside answers when this returns. Whatever was begun is gone where it raises."""
+        ...
+
+    def find(self, policy: Policy, runtime: Runtime, /) -> bool:
+        """Whether the sandbox of *runtime* is still that one and lives, asleep or not."""
+        ...
+
+    def wrap(self, policy: Policy, argv: Sequence[str], workdir: str, variables: Mapping[str, str], /) -> list[str]:
+        """The command that runs *argv* inside a sandbox of its own, on this process's own stdin, stdout and terminal."""
+        ...
+
+    def pause(self, policy: Policy, runtime: Runtime, /, *, to_disk: bool = False) -> Slept:
+        """Stop all in it. *to_disk* ends its processes and keeps their memory, where the tier can.
+
+        Raises:
+            UnableError: for *to_disk* where `keeps_memory` is false.
+        """
+        ...
+
+    def resume(self, policy: Policy, runtime: Runtime, slept: Slept, /) -> Runtime:
+        """Go on with it. It is to be healed before anybody trusts it."""
+        ...
+
+    def destroy(self, policy: Policy, runtime: Runtime | None, /) -> None:
+        """Leave no process, socket or mount of it; idempotent. Its workspace is not touched."""
+        ...
