@@ -94,7 +94,7 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True):
     tier: Tier = "jail"
     size: Literal["default", "build", "max"] = "default"
     workspace: str = ""
-    """The folder of this machine that is `/workspace` inside; empty is one of kasmon's own, removed with the session."""
+    """The folder of this machine that is `/workspace` inside; empty is one of our own, removed with the session."""
     project: str = ""
     """A folder of this machine that is `/project` inside; empty is none."""
     project_writable: bool = False

@@ -50,7 +50,7 @@ class Sandbox(Protocol):
         ...
 
     def wrap(self, policy: Policy, argv: Sequence[str], workdir: str, variables: Mapping[str, str], /) -> list[str]:
-        """The command that runs *argv* inside a sandbox of its own, on this process's own stdin, stdout and terminal."""
+        """The command that runs *argv* inside a sandbox of its own, on the caller's stdin, stdout and terminal."""
         ...
 
     def pause(self, policy: Policy, runtime: Runtime, /, *, to_disk: bool = False) -> Slept:
