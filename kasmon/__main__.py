@@ -33,7 +33,7 @@ def main() -> int:
 def host(arguments: Sequence[str]) -> int:
     """Be a host process: of one structured session, of all sessions in tmux, or of a plan."""
     if arguments[:1] == ["--plan"]:
-        from kasmon.supervisor.plans import runner
+        from kasmon.supervisor.plans import process as runner
 
         return runner.main(list(arguments[1:]))
     if list(arguments) == ["--tmux"]:

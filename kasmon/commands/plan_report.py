@@ -8,11 +8,13 @@ from typing import Final, Literal
 from xml.etree import ElementTree as ET
 
 from kasmon.clean import clean_block
+from kasmon.commands.objects import answer
 from kasmon.commands.output import say, say_block
+from kasmon.commands.plan_objects import plan_object
 from kasmon.errors import KasmonError
 from kasmon.model.plan.run import PlanRun, TaskRun, TaskState
 from kasmon.model.plan.spec import Plan, Task
-from kasmon.paths import Places, write_private
+from kasmon.paths import write_private
 from kasmon.store.plan import PlanBook
 from kasmon.supervisor.plans import start
 
@@ -21,7 +23,7 @@ LOST_S: Final = 10.0
 """A plan whose runner is gone for so long is not waited for."""
 
 
-async def follow(places: Places, book: PlanBook, *, quiet: bool) -> PlanRun:
+async def follow(book: PlanBook, *, quiet: bool) -> PlanRun:
     """Wait until the plan of *book* has ended, and print what moves meanwhile.
 
     Raises:
@@ -71,9 +73,6 @@ def _text(plan: Plan, run: PlanRun) -> str:
 
 
 def _json(plan: Plan, run: PlanRun) -> str:
-    from kasmon.commands.objects import answer
-    from kasmon.commands.planning import plan_object
-
     return json.dumps(answer(plan=plan_object(plan, run))) + "\n"
 
 

@@ -3,11 +3,14 @@
 import asyncio
 import sys
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
+
+import msgspec
 
 from kasmon.commands.listing import is_utf8
 from kasmon.commands.objects import answer, error_object
 from kasmon.commands.output import note, say, tell
+from kasmon.commands.plan_objects import plan_object, run_object
 from kasmon.commands.plan_report import follow, report
 from kasmon.config import Config, load
 from kasmon.errors import KasmonError, PlanFaultyError, RefusedError, UnableError, UsageError
@@ -17,13 +20,15 @@ from kasmon.model.plan.fact import Deed
 from kasmon.model.plan.next import Ahead
 from kasmon.model.plan.read import look_at, read
 from kasmon.model.plan.run import PlanRun
-from kasmon.model.plan.spec import Plan, Task, placed
+from kasmon.model.plan.spec import Plan, placed
 from kasmon.paths import expanded, places
-from kasmon.store.plan import PlanBook, plans
+from kasmon.store.plan import plans
+from kasmon.supervisor.git import repository
 from kasmon.supervisor.look import look_once
-from kasmon.supervisor.plans import acts, agreement, start, worktree
+from kasmon.supervisor.plans import acts, agreement, start
 from kasmon.supervisor.plans.folders import PlanFolders
 from kasmon.supervisor.plans.see import agreed, see
+from kasmon.supervisor.worktree import remove
 
 OUTCOMES = {"done": 0, "claimed": 0, "failed": 1, "aborted": 1}
 """How a plan ended -> the exit code of whoever waited for it."""
@@ -54,7 +59,7 @@ def show(wanted: str, *, wave: int | None, wants_json: bool) -> None:
     """Draw a plan: a file, or one that was run, with the state of its tasks."""
     where = places()
     if wanted in plans(where) or not Path(wanted).exists():
-        seen = see(where, start.found(where, wanted), look_once(where), load(where))
+        seen = see(start.found(where, wanted), look_once(where), load(where))
         plan, run, ahead = seen.plan, seen.run, seen.ahead
     else:
         plan, run, ahead = read(start.text_of(Path(wanted)), wanted, tuple(load(where).agents)), None, Ahead((), {})
@@ -107,7 +112,7 @@ def run(
         book.steer("advance")
     start.run(where, book)
     if ci:
-        finished = asyncio.run(follow(where, book, quiet=wants_json or (form != "text" and not output)))
+        finished = asyncio.run(follow(book, quiet=wants_json or (form != "text" and not output)))
         report(plan, finished, "json" if wants_json else form, output)
         return OUTCOMES.get(finished.outcome, 1)
     if wants_json:
@@ -162,8 +167,7 @@ def edit(wanted: str, *, apply: bool, yes: bool, wants_json: bool) -> None:
     if apply:
         _check_able(new)
         _agree(new, config, Path(book.run.folder), yes=yes, quiet=wants_json)
-        start.apply_edit(book, text)
-        start.run(where, book)
+        acts.take_edit(where, config, book.plan, start.digest(text))
         if wants_json:
             tell(answer(changes=list(edited.lines), refused=[]))
 
@@ -173,7 +177,7 @@ def list_all(*, wants_json: bool) -> None:
     where = places()
     books = sorted((start.found(where, id_) for id_ in plans(where)), key=lambda book: book.run.began_at)
     if wants_json:
-        tell(answer(plans=[_run_object(book) for book in books]))
+        tell(answer(plans=[run_object(book, is_run=start.is_run(book)) for book in books]))
         return
     for book in books:
         run_ = book.run
@@ -197,7 +201,7 @@ def clean(wanted: str, *, wants_json: bool) -> None:
     book = start.found(where, wanted)
     if book.run.state != "ended":
         raise RefusedError(f"plan {book.plan!r} is not over.", hint=f"`kasmon plan abort {book.plan}` gives it up.")
-    repo = worktree.repository(Path(book.run.folder))
+    repo = repository(Path(book.run.folder))
     removed, kept = [], []
     living = [session for session in look_once(where).sessions if session.plan == book.plan and session.exists]
     for path in sorted((book.folder / "trees").glob("*")):
@@ -206,7 +210,7 @@ def clean(wanted: str, *, wants_json: bool) -> None:
                 raise RefusedError(f"the repository of {str(path)!r} is gone.")
             if there := next((session.name for session in living if Path(session.workdir).is_relative_to(path)), ""):
                 raise RefusedError(f"session {there!r} is still in {str(path)!r}.", hint=f"`kasmon stop {there}`")
-            worktree.remove(repo, path)
+            remove(repo, path)
             removed.append(str(path))
         except KasmonError as error:
             kept.append(error.message)
@@ -216,61 +220,6 @@ def clean(wanted: str, *, wants_json: bool) -> None:
         say(*(f"removed {path}" for path in removed))
     if kept:
         raise RefusedError(" ".join(kept), hint="Commit and push or merge them first.")
-
-
-def plan_object(plan: Plan, run: PlanRun | None = None, ahead: Ahead | None = None) -> dict[str, Any]:
-    """A plan as an object for programs; with how far it is where it was run."""
-    return {
-        "id": None if run is None else run.plan,
-        "name": plan.name,
-        "goal": plan.goal,
-        "waves": plan.waves,
-        "state": None if run is None else run.state,
-        "outcome": None if run is None else run.outcome or None,
-        "asks": None if ahead is None else ahead.asks or None,
-        "tasks": [_task_object(plan, task, run, ahead) for task in plan.tasks],
-    }
-
-
-def _task_object(plan: Plan, task: Task, run: PlanRun | None, ahead: Ahead | None) -> dict[str, Any]:
-    told: dict[str, Any] = {
-        "id": task.id,
-        "number": task.number,
-        "title": task.title,
-        "wave": task.wave,
-        "needs": list(task.needs),
-        "agent": task.agent or plan.agent or None,
-        "check": task.check or None,
-    }
-    if run is not None:
-        at = run.of(task.id)
-        told |= {
-            "state": at.state.value,
-            "attempt": at.attempt,
-            "session": at.session or None,
-            "why": at.why or None,
-            "checked": at.is_checked,
-            "changed": at.changed,
-            "branch": at.branch or None,
-            "workdir": at.workdir or None,
-            "took_s": at.took_s,
-            "blocked": None if ahead is None else ahead.blocked.get(task.id),
-        }
-    return told
-
-
-def _run_object(book: PlanBook) -> dict[str, Any]:
-    run_ = book.run
-    return {
-        "id": book.plan,
-        "name": run_.name,
-        "file": run_.file,
-        "folder": run_.folder,
-        "state": run_.state,
-        "outcome": run_.outcome or None,
-        "running": start.is_run(book),
-        "began_at": run_.began_at,
-    }
 
 
 def _state_words(run: PlanRun, id_: str, ahead: Ahead) -> str:
@@ -287,8 +236,6 @@ def _state_words(run: PlanRun, id_: str, ahead: Ahead) -> str:
 def _only(plan: Plan, wave: int) -> Plan:
     if not plan.wave(wave):
         raise UsageError(f"there is no wave {wave}.", hint=f"The plan has {plan.waves}.")
-    import msgspec
-
     return msgspec.structs.replace(plan, tasks=plan.wave(wave))
 
 

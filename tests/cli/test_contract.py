@@ -287,7 +287,7 @@ def test_an_error_is_one_line_with_a_next_step(
         assert {"code", "message", "hint"} == set(done.json["error"])
 
 
-LATER = ["grep -i TODO", "sandbox ls --all", "mcp", "web", "trust ."]
+LATER = ["grep -i TODO", "mcp", "web", "trust ."]
 
 
 @pytest.mark.parametrize("words", LATER)

@@ -25,6 +25,28 @@ def test_a_plain_ls_loads_nothing_heavy(kasmon: Line, words: str) -> None:
     assert "[]\n" == done.stderr
 
 
+DAILY = ["answering", "ctx", "listing", "living", "looking", "planning", "reading", "talking", "watching"]
+"""What is called all day long, by people and by scripts."""
+
+
+def test_daily_commands_load_no_terminal_and_look_at_no_process() -> None:
+    """A run-time twin of the import contracts: what a shared module imports at its top, every command pays for."""
+    code = f"import sys, kasmon.cli\nfrom kasmon.commands import {', '.join(DAILY)}\nprint(*sys.modules)"
+    done = subprocess.run([sys.executable, "-P", "-c", code], capture_output=True, text=True, check=True)
+
+    heavy = {
+        "textual",
+        "libtmux",
+        "psutil",
+        "watchfiles",
+        "pyte",
+        "tomlkit",
+        "kasmon.backends.tmux",
+        "kasmon.host.process",
+    }
+    assert set() == heavy & set(done.stdout.split())
+
+
 @pytest.mark.parametrize(
     ("words", "meant"),
     [

@@ -1,0 +1,79 @@
+"""The commands about kasmon itself: its dashboard, a real terminal, its settings, its health and its cost."""
+
+from typing import Annotated
+
+from cyclopts import Parameter
+
+from kasmon.cli.parameter import Json, Session
+from kasmon.errors import UsageError
+
+
+def dashboard() -> int:
+    """Open the dashboard."""
+    from kasmon.commands.screen import dashboard
+
+    return dashboard()
+
+
+def attach(session: Session, /) -> None:
+    """Sit down at a session's real terminal; Ctrl+] leaves it."""
+    from kasmon.commands.attaching import attach
+
+    attach(session)
+
+
+def demo(
+    *,
+    agents: int = 12,
+    seed: int = 1,
+    headless: Annotated[
+        float | None, Parameter(help="Open no screen, run for so many seconds, print `ls --json`.")
+    ] = None,
+    svg: Annotated[str | None, Parameter(help="Save the dashboard's picture here.")] = None,
+) -> int:
+    """Show a live fleet of scripted agents; nothing is left behind."""
+    from kasmon.commands.screen import demo
+
+    return demo(agents, seed, headless, svg)
+
+
+def config(
+    key: Annotated[str | None, Parameter(help="A setting, such as ui.theme.")] = None,
+    value: Annotated[str | None, Parameter(allow_leading_hyphen=True, help="What to set it to.")] = None,
+    /,
+    *,
+    explain: Annotated[str | None, Parameter(help="Say what this setting means and where it comes from.")] = None,
+    json: Json = False,
+) -> None:
+    """Show or change settings; your comments stay."""
+    from kasmon.commands.setting import config
+
+    config(key, value, explain, wants_json=json)
+
+
+def doctor(
+    *,
+    fix: Annotated[bool, Parameter(negative=(), help="Mend what is harmless to mend.")] = False,
+    report: Annotated[
+        bool, Parameter(negative=(), help="Print all that helps others to help, without secrets.")
+    ] = False,
+    json: Json = False,
+) -> int:
+    """Look for what is wrong; exit code 1 if something fails."""
+    from kasmon.commands.doctor import doctor
+
+    return doctor(fix=fix, report=report, wants_json=json)
+
+
+def bench(
+    *names: Annotated[str, Parameter(help="What to measure; by default everything.")],
+    rounds: Annotated[int, Parameter(help="How often each time is measured.")] = 9,
+    seconds: Annotated[float, Parameter(help="How long each load is watched.")] = 10.0,
+    json: Json = False,
+) -> int:
+    """Measure kasmon on this machine, as ratios."""
+    from kasmon.bench.run import main
+
+    if rounds < 1 or seconds <= 0:
+        raise UsageError("nothing can be measured in no time.", hint="--rounds takes 1 or more, --seconds more than 0.")
+    return main(names, rounds=rounds, seconds=seconds, json=json)
