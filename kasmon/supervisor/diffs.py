@@ -6,7 +6,8 @@ from typing import Final
 from kasmon.clean import clean_block
 from kasmon.errors import UnableError
 from kasmon.model.session import Session
-from kasmon.supervisor.plans import worktree
+from kasmon.supervisor.changed import diff, fork
+from kasmon.supervisor.git import repository, where
 
 LONGEST: Final = 4 << 20
 """So many characters of a diff are shown."""
@@ -20,7 +21,7 @@ def diff_of(session: Session) -> str:
         GitError: if git cannot tell.
     """
     folder = Path(session.workdir)
-    if not folder.is_dir() or worktree.repository(folder) is None:
+    if not folder.is_dir() or repository(folder) is None:
         raise UnableError(f"{session.workdir!r} is in no git repository, so nobody knows what changed there.")
-    top = Path(worktree.where(folder)[0])
-    return clean_block(worktree.diff(top, worktree.fork(top))[:LONGEST])
+    top = Path(where(folder)[0])
+    return clean_block(diff(top, fork(top))[:LONGEST])

@@ -14,7 +14,8 @@ from kasmon.errors import KasmonError
 from kasmon.model.permission import SessionId
 from kasmon.model.radar import Hit, Touched, hits
 from kasmon.model.session import Session
-from kasmon.supervisor.plans import worktree
+from kasmon.supervisor.changed import touched_since_fork
+from kasmon.supervisor.git import where
 
 AT_ONCE: Final = 4
 """How many worktrees are looked at at once: each look waits for git."""
@@ -96,7 +97,7 @@ class Radar:
 
 def _placed(folder: str) -> Place | None:
     try:
-        said = worktree.where(Path(folder))
+        said = where(Path(folder))
     except (KasmonError, OSError):
         return None
     return Place(*said)
@@ -105,6 +106,6 @@ def _placed(folder: str) -> Place | None:
 def _look(top: str) -> Touched:
     """What the worktree at *top* changed since it left the main one; nothing where nobody can tell."""
     try:
-        return worktree.touched_since_fork(Path(top))
+        return touched_since_fork(Path(top))
     except (KasmonError, OSError):
         return Touched()
