@@ -1,6 +1,6 @@
-"""Which conversation an agent in a terminal has, and the command line that goes on with one there.
+"""Which conversation an agent in a terminal has.
 
-What is read here was measured with claude 2.1.330, codex 0.169, opencode 1.18, gemini 0.61. None of them promises it,
+What is read here was measured with claude 2.1.330 and codex 0.169. Neither of them promises it,
 so each answer is checked against the process it is about, and no answer is made up.
 """
 
@@ -12,13 +12,10 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 import msgspec
+import psutil
 
 from kasmon.backends.tmux.rollout import UUID, named
 
-ALONE: Final = ("-c", "features.daemon_auto_start=false")
-"""For codex: its terminal keeps its conversations to itself. Else the first one starts a server for all of them, which
-outlives it, has its variables, and holds its conversation, so that nobody else can go on with it."""
-AFTER_FLAGS: Final = {"claude": "--resume", "opencode": "--session", "gemini": "--resume"}
 TELLING: Final = frozenset({"claude", "codex"})
 """Programs whose processes tell their conversation to whoever looks."""
 BUSY: Final = frozenset({"busy", "waiting"})
@@ -33,32 +30,11 @@ class Conversation(NamedTuple):
     """Whether a turn runs; None where its agent does not tell."""
 
 
-def resuming(program: str, argv: Sequence[str], conversation: str) -> tuple[str, ...] | None:
-    """*argv*, a program and its flags, with what makes it go on with *conversation*; None if it is not known how."""
-    if program == "codex":
-        alone = () if ALONE[1] in argv else ALONE
-        return (argv[0], "resume", conversation, *alone, *argv[1:])
-    if program in AFTER_FLAGS:
-        return (*argv, AFTER_FLAGS[program], conversation)
-    return None
-
-
-def resumed(program: str, argv: Sequence[str], before: str | None, conversation: str) -> tuple[str, ...] | None:
-    """Like `resuming`, of an *argv* that may go on with the conversation *before* already."""
-    if before and program == "codex" and tuple(argv[1:3]) == ("resume", before):
-        argv = (argv[0], *argv[3:])
-    elif before and tuple(argv[-2:]) == (AFTER_FLAGS.get(program), before):
-        argv = argv[:-2]
-    return resuming(program, argv, conversation)
-
-
 def conversation_of(program: str, pid: int) -> Conversation | None:
     """The conversation that the agent *program* has in process *pid*; None if it does not say. Blocks.
 
     Processes below it that have left its session are servers of others, too, and count for nothing.
     """
-    import psutil  # only here: a command line that moves nothing does without
-
     with contextlib.suppress(psutil.Error, OSError):
         agent, its_session = psutil.Process(pid), os.getsid(pid)
         below = agent.children(recursive=True)

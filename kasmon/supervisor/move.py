@@ -15,18 +15,21 @@ import msgspec
 from kasmon.config import Config, Resolved, resolve
 from kasmon.errors import KasmonError, LaunchError, RefusedError, SessionBusyError, SessionEndedError, UnableError
 from kasmon.host.book import wanted as launch_of
-from kasmon.model.command import Launch, Mode
+from kasmon.model.command import Launch, Mode, ReceiptState
 from kasmon.model.event import SessionEnded, SessionStarted
 from kasmon.model.session import Session
 from kasmon.model.state import ALIVE, SessionState
 from kasmon.paths import Places, write_private
 from kasmon.supervisor.begin import begin
-from kasmon.supervisor.conversation import TELLING, conversation_of, resuming
+from kasmon.supervisor.conversation import TELLING, conversation_of
 from kasmon.supervisor.facts import Facts
 from kasmon.supervisor.look import look_once
+from kasmon.supervisor.resuming import resuming
 from kasmon.supervisor.verb import stop
 
 IN_A_TURN: Final = frozenset({SessionState.WORKING, SessionState.ASKING, SessionState.LIMITED, SessionState.STARTING})
+BEGIN_S: Final = 10.0
+"""So long after it was given, in seconds, a prompt may still begin a turn."""
 SETTLE_S: Final = 15.0
 """How long an agent in a terminal may take to tell its conversation, in seconds; one that stays silent is kept."""
 HOLD_S: Final = 2.0
@@ -51,6 +54,8 @@ async def move(places: Places, config: Config, session: Session, to: Mode) -> La
         raise RefusedError(
             f"session {session.name!r} has {session.queue} prompts waiting.", hint="Let them run or take them back."
         )
+    if _is_given(session, time.time()):
+        raise RefusedError(f"a prompt is on its way to session {session.name!r}.", hint="Try again in a moment.")
     before = await asyncio.to_thread(launch_of, places, session.id)
     if before.machine:
         raise UnableError(f"session {session.name!r} runs on {before.machine!r}: it has its terminal, and stays in it.")
@@ -129,7 +134,7 @@ def _conversation(session: Session, program: str) -> str:
     Raises:
         SessionBusyError, UnableError: as `move`.
     """
-    is_busy: bool | None = session.state in IN_A_TURN
+    is_busy: bool | None = _is_in_turn(session)
     known = session.resume_id
     if session.mode is Mode.TMUX and session.state in ALIVE:
         told = conversation_of(program, session.pid) if session.pid else None
@@ -148,6 +153,20 @@ def _conversation(session: Session, program: str) -> str:
     if not known:
         raise UnableError(f"{session.name!r} does not tell which conversation it has, so it cannot go on elsewhere.")
     return known
+
+
+def _is_in_turn(session: Session) -> bool:
+    """At its limit an agent may have ended its turn; of one in a terminal nobody knows."""
+    if session.state is SessionState.LIMITED and session.mode is not Mode.TMUX:
+        return session.in_turn
+    return session.state in IN_A_TURN
+
+
+def _is_given(session: Session, now: float) -> bool:
+    """Whether a prompt has just been given that may begin a turn any moment."""
+    given = (ReceiptState.TYPED, ReceiptState.SUBMITTED)
+    latest = max((receipt.at for receipt in session.receipts if receipt.state in given), default=0.0)
+    return session.state in ALIVE and session.mode is not Mode.TMUX and now - latest < BEGIN_S
 
 
 def _moved(session: Session, before: Launch, resolved: Resolved, conversation: str) -> Launch:

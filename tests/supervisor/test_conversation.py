@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from kasmon.supervisor.conversation import ALONE, Conversation, conversation_of, resuming
+from kasmon.supervisor.conversation import Conversation, conversation_of
 
 TALK = "0a1b2c3d-1111-4222-8333-0123456789ab"
 OTHER = "ffffffff-1111-4222-8333-0123456789ab"
@@ -110,20 +110,3 @@ def test_a_process_that_is_gone_has_none(tmp_path: Path) -> None:
         register(tmp_path, pid)
 
     assert conversation_of("claude", pid) is None
-
-
-@pytest.mark.parametrize(
-    ("program", "argv"),
-    [
-        ("claude", ("claude", "--model", "opus", "--resume", TALK)),
-        ("codex", ("codex", "resume", TALK, *ALONE, "--model", "opus")),
-        ("opencode", ("opencode", "--model", "opus", "--session", TALK)),
-        ("gemini", ("gemini", "--model", "opus", "--resume", TALK)),
-    ],
-)
-def test_each_agent_goes_on_by_its_own_means(program: str, argv: tuple[str, ...]) -> None:
-    assert argv == resuming(program, (program, "--model", "opus"), TALK)
-
-
-def test_for_other_programs_nobody_knows_how() -> None:
-    assert resuming("vim", ("vim",), TALK) is None

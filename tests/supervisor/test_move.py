@@ -2,13 +2,15 @@
 
 import asyncio
 import sys
+import time
 from collections.abc import Iterator
 
+import msgspec
 import pytest
 
 from kasmon.config import Config, parse
 from kasmon.errors import KasmonError, LaunchError, RefusedError, SessionBusyError, UnableError
-from kasmon.model.command import Mode, ReceiptState
+from kasmon.model.command import Mode, Receipt, ReceiptId, ReceiptState
 from kasmon.model.permission import SessionId
 from kasmon.model.state import SessionState
 from kasmon.supervisor.conversation import Conversation, conversation_of
@@ -55,6 +57,27 @@ async def _queue(home: Home, session: SessionId) -> None:
     from kasmon.supervisor import verb
 
     await verb.send(home.places, home.session(session), "say later", "idle")
+
+
+def test_a_prompt_that_was_just_given_is_not_lost(home: Home) -> None:
+    """Its turn may begin any moment; one that never began is not waited for."""
+    session = home.session(home.start("worker"))
+    receipt = Receipt(id=ReceiptId("x-r1"), session=session.id, state=ReceiptState.SUBMITTED, text="go", at=time.time())
+    given = msgspec.structs.replace(session, receipts=(receipt,))
+    with pytest.raises(RefusedError, match="a prompt is on its way"):
+        asyncio.run(move(home.places, Config(), given, Mode.TMUX))
+
+    stale = msgspec.structs.replace(session, receipts=(msgspec.structs.replace(receipt, at=time.time() - 11),))
+    with pytest.raises(UnableError):
+        asyncio.run(move(home.places, Config(), stale, Mode.TMUX))
+
+
+def test_a_turn_that_ended_at_its_limit_is_not_waited_for(home: Home) -> None:
+    """It would be for as long as the limit lasts, of which nobody may know."""
+    session = home.start("worker", "say hello\nlimit")
+    until(lambda: home.session(session).state is SessionState.LIMITED and not home.session(session).in_turn)
+    with pytest.raises(UnableError, match="does not know how"):
+        moved(home, session, Mode.TMUX)
 
 
 def test_a_program_that_cannot_go_on_in_a_terminal_stays(home: Home) -> None:
