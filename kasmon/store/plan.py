@@ -91,6 +91,11 @@ class PlanBook:
         except OSError as error:
             raise UnavailableError(f"cannot write {str(self._log.path)!r}: {error.strerror or error}.") from error
 
+    def note(self, fact: PlanFact) -> None:
+        """Write *fact* down as `add` does, and fold it, with all that others wrote before it."""
+        self.add(fact)
+        self.more()
+
     def steer(self, deed: Deed, task: str = "", agent: str = "") -> None:
         """Note what a person decided."""
         self.add(PlanSteered(at=time.time(), deed=deed, task=task, agent=agent))

@@ -42,8 +42,9 @@ class Watched(Protocol):
 class Follower:
     """Looks at *watched* in a thread of its own and hands over the newest fleet that differs from the one before."""
 
-    def __init__(self, watched: Watched) -> None:
-        self._watched = watched
+    def __init__(self, watched: Watched, gap_s: float = GAP_S) -> None:
+        """*gap_s*: the shortest time between two fleets, in seconds."""
+        self._watched, self._gap_s = watched, gap_s
         self._loop = asyncio.get_running_loop()
         self._news = asyncio.Event()
         self._ended = asyncio.Event()
@@ -101,7 +102,7 @@ class Follower:
         if presses:
             self._tell()
         elif self._telling is None:
-            self._telling = self._loop.call_at(self._told_at + GAP_S, self._tell)
+            self._telling = self._loop.call_at(self._told_at + self._gap_s, self._tell)
 
     def _tell(self) -> None:
         if self._telling is not None:

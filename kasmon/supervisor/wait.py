@@ -11,16 +11,17 @@ from kasmon.model.permission import SessionId
 from kasmon.model.session import Session
 from kasmon.model.state import ALIVE, SessionState
 from kasmon.paths import Places
+from kasmon.supervisor.follow import GAP_S
 from kasmon.supervisor.look import look_once
 from kasmon.supervisor.watch import FleetWatch
 
 
 @contextlib.asynccontextmanager
-async def fleets(places: Places) -> AsyncIterator[AsyncIterator[Fleet]]:
-    """The fleet now and after each change, as long as the context lasts. Writes nothing."""
+async def fleets(places: Places, gap_s: float = GAP_S) -> AsyncIterator[AsyncIterator[Fleet]]:
+    """The fleet now and after each change, see `FleetWatch.changes`, as long as the context lasts. Writes nothing."""
     watch = FleetWatch(places, writes=False)
     try:
-        async with contextlib.aclosing(cast("AsyncGenerator[Fleet, None]", watch.changes())) as changes:
+        async with contextlib.aclosing(cast("AsyncGenerator[Fleet, None]", watch.changes(gap_s))) as changes:
             yield changes
     finally:
         watch.close()

@@ -1,6 +1,6 @@
 """A tmux on another machine, reached by ssh: agents are started there, attached to from here, asked how they ended.
 
-No variable of an agent stands on a command line, here or there: `ssh HOST sh` reads its script from its stdin. What the
+No variable of an agent stands on a command line, here or there: scripts are read from stdin (`tmux/ssh`). What the
 agent needs lies there in a 0600 file that the launcher takes away before it begins. Attaching alone is a command line,
 which holds a session's id and a marker.
 """
@@ -8,33 +8,19 @@ which holds a session's id and a marker.
 import os
 import re
 import shlex
-import subprocess
 from collections.abc import Mapping, Sequence
 from typing import Final, Literal
 
 import msgspec
 
-from kasmon.errors import RemoteLaunchError, RemoteUnreachableError
+from kasmon.errors import RemoteLaunchError
 from kasmon.tmux.conf import CELLS
 from kasmon.tmux.quote import own_name
 from kasmon.tmux.ready import marker_of
+from kasmon.tmux.ssh import HEAD, OPTIONS, Machine, asked
 
 SOCKET: Final = "kasmon-remote"
 """The name of the server there (`tmux -L`), apart from any other."""
-OPTIONS: Final = (
-    "-oBatchMode=yes",  # nobody is there to be asked: a key, an agent or a master connection lets us in
-    "-oServerAliveInterval=5",
-    "-oServerAliveCountMax=3",
-    "-oConnectTimeout=10",
-    "-oControlMaster=no",  # one that is there is used; ours would stay behind, and hold our pipes open
-    "-oClearAllForwardings=yes",  # a second session could not listen where the first one does
-)
-"""Whatever else ssh does follows from the user's own config."""
-ANSWER_S: Final = 30.0
-"""How long a script may take there, with its connection, in seconds."""
-LOST: Final = 255
-"""With this code ssh itself ends: no connection, or none any more."""
-SIGN: Final = "kasmon-remote:"
 NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 CONF: Final = f"""\
@@ -60,15 +46,12 @@ unbind -a -T prefix
 """
 """Of the server there. It draws on the pane's own screen, so that what scrolls away can be read here."""
 
-HEAD: Final = """\
-umask 077
-PATH=$PATH:/usr/local/bin:/opt/homebrew/bin
+OF_SESSION: Final = """\
 d=${{XDG_STATE_HOME:-$HOME/.local/state}}/kasmon-remote
 s=$d/{session}
 t() {{ tmux -u -L {socket} "$@" </dev/null; }}
-say() {{ printf '\\n{sign} %s\\n' "$*"; exit 0; }}
 """
-"""How every script begins: where the session's files lie, and how it answers."""
+"""Where the session's files lie."""
 
 START: Final = """\
 command -v tmux >/dev/null 2>&1 || say missing tmux
@@ -99,7 +82,7 @@ cd -- {folder} || exit
 sh -c 'unset TMUX TMUX_PANE; echo $$ >"$1/pid"; shift; exec "$@"' sh "$s" {command}
 status=$?
 stty -icanon -echo min 0 time 20 2>/dev/null && printf '\\033[5n' && dd bs=4 count=1 >/dev/null 2>&1
-tmux -u -L {socket} capture-pane -p -e -t ={session}: >"$s/screen" 2>/dev/null
+tmux -u -L {socket} capture-pane -p {kept} -t ={session}: >"$s/screen" 2>/dev/null
 echo "$status" >"$s/new" && mv "$s/new" "$s/status"
 tmux -u -L {socket} kill-session -t ={session}
 """
@@ -109,6 +92,7 @@ agent printed. It ends its session itself: that server, too, loses the death of 
 STATE: Final = """\
 if [ -f "$s/status" ]; then
     status=$(cat "$s/status")
+    show; cat "$s/screen" 2>/dev/null
     {tidy}
     say ended "$status"
 fi
@@ -146,14 +130,6 @@ printf "\\n%s\\n" {marker}; \
 tmux -u -L {socket} attach-session -d -t ={session} || {{ test -f "$s/screen" && cat "$s/screen"; }}"""
 
 
-class Machine(msgspec.Struct, frozen=True):
-    """Another machine, and how it is reached."""
-
-    host: str
-    """As `config.address` takes it: never an option, never more than one word."""
-    ssh: tuple[str, ...] = ("ssh",)
-
-
 class Started(msgspec.Struct, frozen=True, kw_only=True):
     """What a session begins with there."""
 
@@ -164,6 +140,8 @@ class Started(msgspec.Struct, frozen=True, kw_only=True):
     """Where it works: a path there, seen from the home folder."""
     variables: Mapping[str, str]
     history_lines: int
+    keeps_lines: int = 0
+    """So many lines that scrolled away stay with its last screen, as plain text then."""
 
 
 class Answer(msgspec.Struct, frozen=True):
@@ -185,7 +163,7 @@ def start(machine: Machine, wanted: Started, variables: Mapping[str, str]) -> bo
         RemoteLaunchError: if it cannot be started there.
         ValueError: if a variable has no proper name.
     """
-    said = _asked(machine, start_script(wanted), variables)
+    said = asked(machine, start_script(wanted), variables).words
     match said[:2]:
         case ["started"]:
             return True
@@ -208,15 +186,22 @@ def state(machine: Machine, session: str, variables: Mapping[str, str], *, tidy:
     Raises:
         RemoteUnreachableError: if there is no connection.
     """
+    return outcome(machine, session, variables, tidy=tidy)[0]
+
+
+def outcome(machine: Machine, session: str, variables: Mapping[str, str], *, tidy: bool) -> tuple[Answer, bytes]:
+    """As `state`, with what it showed when it ended. Blocks."""
     name = own_name(session)
     script = _head(name) + STATE.format(session=name, tidy=TIDY.format(session=name) if tidy else ":")
-    match _asked(machine, script, variables):
+    said = asked(machine, script, variables)
+    match said.words:
         case ["runs"]:
-            return Answer("runs")
+            return Answer("runs"), b""
         case ["ended", code] if code.isdecimal():
             status = int(code)  # a shell says 128 and the signal; a program can say that too
-            return Answer("ended", None, status - 128) if 128 < status < 160 else Answer("ended", status)
-    return Answer("gone")
+            ended = Answer("ended", None, status - 128) if 128 < status < 160 else Answer("ended", status)
+            return ended, said.shown
+    return Answer("gone"), b""
 
 
 def stop(machine: Machine, session: str, grace_s: float, variables: Mapping[str, str]) -> None:
@@ -225,7 +210,7 @@ def stop(machine: Machine, session: str, grace_s: float, variables: Mapping[str,
     Raises:
         RemoteUnreachableError: if there is no connection.
     """
-    _asked(machine, stop_script(session, grace_s), variables)
+    asked(machine, stop_script(session, grace_s), variables)
 
 
 def attach_argv(machine: Machine, session: str, nonce: str) -> list[str]:
@@ -237,13 +222,14 @@ def attach_argv(machine: Machine, session: str, nonce: str) -> list[str]:
 def start_script(wanted: Started) -> str:
     """What starts *wanted*, for `sh` there."""
     end = f"KASMON_END_{os.urandom(8).hex()}"
-    name, folder = own_name(wanted.session), _folder(wanted.folder)
+    name, folder = own_name(wanted.session), folder_word(wanted.folder)
     for variable in wanted.variables:
         if not NAME.fullmatch(variable):
             raise ValueError(f"{variable!r} is no variable that a shell could set")
     exports = "".join(f"export {key}={shlex.quote(value)}\n" for key, value in wanted.variables.items())
     command = shlex.join(wanted.argv) if wanted.argv else '"${SHELL:-/bin/sh}" -l'
-    run = RUN.format(session=name, socket=SOCKET, exports=exports, folder=folder, command=command)
+    kept = f"-J -S -{wanted.keeps_lines:d}" if wanted.keeps_lines else "-e"
+    run = RUN.format(session=name, socket=SOCKET, exports=exports, folder=folder, command=command, kept=kept)
     return _head(name) + START.format(
         session=name,
         folder=folder,
@@ -270,44 +256,13 @@ def stop_script(session: str, grace_s: float) -> str:
 
 
 def _head(session: str) -> str:
-    return HEAD.format(session=session, socket=SOCKET, sign=SIGN)
+    return HEAD + OF_SESSION.format(session=session, socket=SOCKET)
 
 
-def _folder(said: str) -> str:
+def folder_word(said: str) -> str:
     """*said* as a word for the shell there: below its home, unless it is a whole path."""
     if said in ("", "~"):
         return '"$HOME"'
     if said.startswith("/"):
         return shlex.quote(said)
     return f'"$HOME"/{shlex.quote(said.removeprefix("~/"))}'
-
-
-def _asked(machine: Machine, script: str, variables: Mapping[str, str]) -> list[str]:
-    """The words of the answer to *script*."""
-    argv = [*machine.ssh, *OPTIONS, "-T", "--", machine.host, "sh"]
-    try:
-        done = subprocess.run(
-            argv,
-            input=script.encode("utf-8", "surrogateescape"),
-            capture_output=True,
-            timeout=ANSWER_S,
-            env=dict(variables),
-            cwd="/",
-            check=False,
-            start_new_session=True,
-        )
-    except subprocess.TimeoutExpired as error:
-        raise RemoteUnreachableError(machine.host, f"it did not answer within {ANSWER_S:g} s") from error
-    except OSError as error:
-        raise RemoteUnreachableError(
-            machine.host, f"{machine.ssh[0]!r} cannot be run: {error.strerror or error}"
-        ) from error
-    answers = [line for line in done.stdout.decode("utf-8", "replace").splitlines() if line.startswith(SIGN)]
-    if not answers:
-        raise RemoteUnreachableError(machine.host, _last(done.stderr) or "it did not say why")
-    return answers[-1].removeprefix(SIGN).split()
-
-
-def _last(stderr: bytes) -> str:
-    lines = (line.strip().rstrip(".") for line in reversed(stderr[-4096:].decode("utf-8", "replace").splitlines()))
-    return next((line for line in lines if line), "")

@@ -13,11 +13,11 @@ from kasmon.model.plan.read import read
 from kasmon.model.plan.run import TaskState
 from kasmon.paths import private_folder
 from kasmon.store.plan import plans
-from kasmon.supervisor.plans import worktree
+from kasmon.supervisor import worktree
 from tests.cli.desk import PLAN, Desk, as_json, words
 from tests.cli.line import Line
 from tests.model.plan.plans import began, checked, claimed, done, failed, run, steered
-from tests.supervisor.plans.repo import Repo
+from tests.supervisor.repo import Repo
 
 
 @pytest.fixture

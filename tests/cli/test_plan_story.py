@@ -17,7 +17,7 @@ from kasmon.paths import write_private
 from kasmon.store.log import START, EventLog
 from kasmon.store.plan import PlanBook
 from tests.cli.line import LIMIT_S, Line
-from tests.supervisor.plans.repo import Repo
+from tests.supervisor.repo import Repo
 from tests.waiting import until
 
 pytestmark = pytest.mark.story

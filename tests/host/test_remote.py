@@ -17,6 +17,7 @@ from kasmon.config import Config
 from kasmon.errors import HostUnreachableError, RefusedError, RemoteLaunchError, RemoteUnreachableError
 from kasmon.host.alive import lock_holder
 from kasmon.host.reconnect import LONGEST_S, TRIES_S, Patience, pauses
+from kasmon.host.spawn import spawn_runner
 from kasmon.model.command import Answer, Mode, ReceiptState
 from kasmon.model.event import Event, LineFound, LineLost, SessionEnded, SessionStarted
 from kasmon.model.permission import Decision, SessionId
@@ -27,6 +28,7 @@ from kasmon.store.log import EventLog
 from kasmon.supervisor import verb
 from kasmon.supervisor.look import look_once
 from kasmon.supervisor.plans.agreement import shown as shown_plan
+from kasmon.supervisor.plans.start import agree
 from kasmon.supervisor.verb import NewSession
 from tests.host.sshd import Sshd, is_gone
 from tests.supervisor.house import House, end
@@ -236,6 +238,61 @@ def test_a_plans_task_runs_there_and_its_exit_code_counts(house: House, box: Ssh
     assert "task nowhere  failed" in done.stdout
     assert 1 == done.returncode
     assert "1\n" == (box.home / "there").read_text()
+
+
+CHECKED = """
+name = "far"
+agent = "scripted"
+advance = "auto"
+[[task]]
+id = "there"
+host = "box"
+run = "echo it is in the box >.kasmon/task-1/result.md; touch made"
+check = "echo $KASMON_PLAN $KASMON_TASK; test -e made && touch begun; while [ ! -e go ]; do sleep 0.1; done; exit 0"
+[[task]]
+id = "uses"
+prompt = "say It is known."
+needs = ["there"]
+"""
+
+
+async def test_a_check_runs_where_its_task_ran_and_goes_on_without_its_runner_and_the_line(
+    house: House, box: Sshd
+) -> None:
+    file = house.folder / "far.toml"
+    plan = read(CHECKED, file.name)
+    book = await asyncio.to_thread(agree, house.places, plan, CHECKED, file, house.folder, headless=True)
+    first = await asyncio.to_thread(spawn_runner, house.places, book.plan)
+    await asyncio.to_thread(until, (box.home / "begun").exists)
+    first.kill()
+    await asyncio.to_thread(first.wait)
+    box.shut()
+    (box.home / "go").touch()
+    second = await asyncio.to_thread(spawn_runner, house.places, book.plan)
+    box.open()
+    await asyncio.to_thread(second.wait, 30)
+
+    await asyncio.to_thread(book.more)
+    there = book.run.of("there")
+    assert there.check is not None
+    assert (True, 0, "far 1\n") == (there.check.ok, there.check.exit_code, there.check.output)
+    assert "it is in the box\n" == await asyncio.to_thread(book.result(plan.task("there")).read_text)
+    assert ("ended", "claimed", "box:~") == (book.run.state, book.run.outcome, there.workdir)
+    assert not [path for path in box.folder.iterdir() if path.name.endswith("-check")]
+
+
+async def test_a_check_elsewhere_that_nobody_waits_for_is_ended_there(house: House, box: Sshd) -> None:
+    text = CHECKED.replace("touch begun", "echo $$ >pid").replace(" ! -e go ", " 1 ")
+    file = house.folder / "far.toml"
+    book = await asyncio.to_thread(agree, house.places, read(text, file.name), text, file, house.folder, headless=True)
+    runner = await asyncio.to_thread(spawn_runner, house.places, book.plan)
+    await asyncio.to_thread(until, lambda: (box.home / "pid").exists() and (box.home / "pid").read_text())
+    pid = int((box.home / "pid").read_text())
+
+    await asyncio.to_thread(book.steer, "abort")
+    await asyncio.to_thread(runner.wait, 30)
+
+    assert is_gone(pid)
 
 
 async def test_an_agent_there_is_seen_prompted_and_answered_by_its_screen(house: House, box: Sshd) -> None:

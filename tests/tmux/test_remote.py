@@ -12,7 +12,8 @@ import pytest
 from kasmon.errors import RemoteLaunchError, RemoteUnreachableError
 from kasmon.tmux import remote
 from kasmon.tmux.identity import identify
-from kasmon.tmux.remote import Answer, Machine, Started
+from kasmon.tmux.remote import Answer, Started
+from kasmon.tmux.ssh import Machine
 from tests.waiting import until
 
 SSH = """#!/bin/sh

@@ -6,10 +6,9 @@ is lost and the agent is not.
 
 import asyncio
 import contextlib
-import os
 import re
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Final
 
 from kasmon.backends.surroundings import given
@@ -21,7 +20,6 @@ from kasmon.backends.tmux.witness import Witness
 from kasmon.clean import clean_line
 from kasmon.config.address import folder_of
 from kasmon.errors import KasmonError, LaunchError, RemoteUnreachableError, SessionEndedError
-from kasmon.launch import base_environment
 from kasmon.model.command import Launch, Stop, Wish
 from kasmon.model.event import Event, LineLost, NoticeRaised, SessionEnded, SignalSeen
 from kasmon.model.task import environment
@@ -31,8 +29,9 @@ from kasmon.tmux import request as ask
 from kasmon.tmux.facts import Pane, PaneFacts
 from kasmon.tmux.identity import Process
 from kasmon.tmux.ready import LIMIT_S, saw_marker
-from kasmon.tmux.remote import Machine, Started
+from kasmon.tmux.remote import Started
 from kasmon.tmux.request import Lines
+from kasmon.tmux.ssh import LOST, Machine, ssh_environment
 
 LONGEST_MARKER: Final = 128
 SEARCHED: Final = 500
@@ -109,7 +108,7 @@ class RemoteAgent(TmuxAgent):
         return False  # a shell elsewhere is asked nothing: nobody here sees whether it has its terminal
 
     async def _bury(self, status: int | None, number: int | None) -> None:
-        if number is not None or status in (None, remote.LOST):
+        if number is not None or status in (None, LOST):
             self._cut(await self._said() or (f"ssh was ended by {signal_name(number)}" if number else "ssh ended"))
             return
         try:
@@ -174,8 +173,3 @@ def begin_there(machine: Machine, launch: Launch, where: Places, history_lines: 
         remote.start(machine, wanted, ssh_environment())
     except ValueError as error:
         raise LaunchError(f"session {launch.name!r} cannot be started: {error}.") from error
-
-
-def ssh_environment(around: Mapping[str, str] = os.environ) -> dict[str, str]:
-    """What ssh gets of our variables: where its agent, its config and its programs are."""
-    return base_environment(dict(around))

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from kasmon.model.plan.spec import Fault, Plan, Task
+from kasmon.model.plan.spec import Fault, Plan, Task, host_of
 
 
 class Draft(NamedTuple):
@@ -28,7 +28,7 @@ def settled(draft: Draft, agents: Sequence[str] | None = None) -> tuple[Plan, tu
         agents: the profiles that there are; None where nobody knows.
     """
     tasks = draft.plan.tasks
-    faults = [*draft.faults, *_doubles(tasks), *_needs(tasks), *_agents(draft.plan, agents)]
+    faults = [*draft.faults, *_doubles(tasks), *_needs(tasks), *_agents(draft.plan, agents), *_elsewhere(draft.plan)]
     if not tasks and not draft.faults:
         faults.append(Fault(line=0, why="it has no task"))
     known = {task.id: task for task in tasks}
@@ -42,7 +42,7 @@ def settled(draft: Draft, agents: Sequence[str] | None = None) -> tuple[Plan, tu
         levels = _levels(known)
         tasks = tuple(msgspec.structs.replace(task, wave=levels[task.id]) for task in tasks)
     plan = msgspec.structs.replace(draft.plan, tasks=tasks, gives_waves=gives_waves)
-    return plan, tuple(sorted(set(faults), key=lambda fault: fault.line))
+    return plan, tuple(sorted(dict.fromkeys(faults), key=lambda fault: fault.line))
 
 
 def _doubles(tasks: Sequence[Task]) -> list[Fault]:
@@ -78,6 +78,25 @@ def _agents(plan: Plan, agents: Sequence[str] | None) -> list[Fault]:
     if plan.agent and plan.agent.partition("@")[0] not in agents:
         wrong.append(Fault(line=1, why=f"the plan wants the agent {plan.agent!r}; there are {allowed}"))
     return wrong
+
+
+def _elsewhere(plan: Plan) -> list[Fault]:
+    """What a task wants that there is on no other machine."""
+    known = {task.id: task for task in plan.tasks}
+    faults = []
+    for task in plan.tasks:
+        host, before = host_of(plan, task), known.get(task.inherits)
+        if before is not None and (host or (where := host_of(plan, before))):
+            runs = f"runs on {host!r}" if host else f"is to go on from task {before.id!r}, which runs on {where!r}"
+            why = f"task {task.id!r} {runs}: nothing is inherited from or to another machine; `needs` waits for it"
+            faults.append(Fault(line=task.line, why=why))
+        if host and task.worktree in ("own", "shared"):
+            why = f"task {task.id!r} runs on {host!r}, in the home folder there: it gets no worktree"
+            faults.append(Fault(line=task.line, why=why))
+        if host and not task.run and plan.done_by == "said":
+            why = f"task {task.id!r} runs on {host!r}, where no agent can say that it is done (done_by)"
+            faults.append(Fault(line=task.line, why=why))
+    return faults
 
 
 def _gaps(tasks: Sequence[Task]) -> list[Fault]:

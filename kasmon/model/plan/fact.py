@@ -53,6 +53,8 @@ class TaskBegan(Fact, frozen=True, kw_only=True, tag="task.began"):
     branch: str = ""
     base: str = ""
     """The commit that its worktree began from."""
+    state: str = ""
+    """What told the worktree as it was then from every other state of it; empty where nobody could tell."""
 
 
 class TaskClaimed(Fact, frozen=True, kw_only=True, tag="task.claimed"):
@@ -64,6 +66,21 @@ class TaskClaimed(Fact, frozen=True, kw_only=True, tag="task.claimed"):
     text: str = ""
     changed: int | None = None
     """How many files differ from where it began; None where nobody can tell."""
+
+
+class TaskChecking(Fact, frozen=True, kw_only=True, tag="task.checking"):
+    """Its check is about to begin: what is known of its process, so that it can be ended by whoever comes after us."""
+
+    task: str
+    attempt: int
+    pid: int = 0
+    """0 where it runs on another machine, in which the one who comes after us finds it by its session."""
+    pid_started: float | None = None
+    """As `host.alive.started_at` has it."""
+    pid_boot: str = ""
+    mark: str = ""
+    """What all that it starts carries in its environment."""
+    machine: str = ""
 
 
 class TaskChecked(Fact, frozen=True, kw_only=True, tag="task.checked"):
@@ -102,6 +119,7 @@ PlanFact: TypeAlias = (
     | PlanSteered
     | TaskBegan
     | TaskClaimed
+    | TaskChecking
     | TaskChecked
     | TaskDone
     | TaskFailed

@@ -103,7 +103,7 @@ def ahead(plan: Plan, run: PlanRun, sessions: Mapping[str, Session], limit: int,
     for task in plan.tasks:
         steps += _of_task(plan, run, task, sessions, now)
     blocked = _blocked(plan, run)
-    began, room = 0, limit - sum(_takes_room(run, task, sessions) for task in plan.tasks)
+    began, room = 0, limit - sum(takes_room(run, task) for task in plan.tasks)
     for task in plan.tasks:
         if not _may_begin(run, task) or task.id in blocked:
             continue
@@ -177,7 +177,7 @@ def _may_begin(run: PlanRun, task: Task) -> bool:
     return at.state is T.WAITING or (at.state is T.FAILED and tries_left(run, task))
 
 
-def _takes_room(run: PlanRun, task: Task, sessions: Mapping[str, Session]) -> bool:
+def takes_room(run: PlanRun, task: Task) -> bool:
     """Whether *task* counts among those that run: one that only waits for a person does not."""
     at = run.of(task.id)
     return at.state is T.RUNNING or (at.state is T.CLAIMED and bool(task.check))

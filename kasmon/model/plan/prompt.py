@@ -10,7 +10,14 @@ LONGEST_RESULT = 8_000
 
 
 def prompt(
-    plan: Plan, task: Task, at: TaskRun, *, shares: bool, results: Mapping[str, str], is_script: bool = False
+    plan: Plan,
+    task: Task,
+    at: TaskRun,
+    *,
+    shares: bool,
+    results: Mapping[str, str],
+    is_script: bool = False,
+    is_elsewhere: bool = False,
 ) -> str:
     """The first prompt of *task*.
 
@@ -21,6 +28,7 @@ def prompt(
         shares: whether others work in the same folder at the same time.
         results: task id -> the `result.md` that it left, of those that this one needs.
         is_script: it is for the scripted agent, which reads all but the body as remarks.
+        is_elsewhere: it works on another machine, where there is no kasmon to be asked or told.
     """
     peers = len(plan.wave(task.wave))
     head = [f"# {plan.name}"]
@@ -45,8 +53,9 @@ def prompt(
         head += ["", "## What went wrong before", "", *(f"- {why}" for why in at.failures)]
         if at.check is not None and at.check.output:
             head += ["", "The check printed:", "", *(f"    {line}" for line in at.check.output.splitlines()[-40:])]
+    say_so = 'When the task is done, say so: `kasmon ctx --done "what you did"`. Who works beside you: `kasmon ctx`.'
     foot = [
-        'When the task is done, say so: `kasmon ctx --done "what you did"`. Who works beside you: `kasmon ctx`.',
+        "When the task is done, end your turn." if is_elsewhere else say_so,
         f"What those after you should know goes into `{result_file(task)}`." if _is_needed(plan, task) else "",
         f"It counts as done when this ends with 0: {task.check}" if task.check else "",
     ]

@@ -15,6 +15,7 @@ from kasmon.model.plan.fact import (
     PlanSteered,
     TaskBegan,
     TaskChecked,
+    TaskChecking,
     TaskClaimed,
     TaskDone,
     TaskFailed,
@@ -63,10 +64,14 @@ class TaskRun(msgspec.Struct, frozen=True, kw_only=True):
     """Why each attempt failed, oldest first; what the next one is told."""
     check: TaskChecked | None = None
     """The last check of this attempt."""
+    checking: TaskChecking | None = None
+    """A check that began, and of whose end nobody has told yet."""
     changed: int | None = None
     workdir: str = ""
     branch: str = ""
     base: str = ""
+    found: str = ""
+    """The state of the worktree in which its last attempt began."""
     agent: str = ""
     """Who takes its place from the next attempt on; empty is the plan's."""
     tries: int = 0
@@ -123,7 +128,7 @@ def apply(run: PlanRun, fact: PlanFact) -> PlanRun:
             return _steered(run, fact)
         case TaskBegan():
             return _began(run, fact)
-        case TaskClaimed() | TaskChecked() | TaskDone() | TaskFailed():
+        case TaskClaimed() | TaskChecking() | TaskChecked() | TaskDone() | TaskFailed():
             return _moved(run, fact)
         case Unknown():
             return run
@@ -177,12 +182,13 @@ def _began(run: PlanRun, fact: TaskBegan) -> PlanRun:
         workdir=fact.workdir,
         branch=fact.branch,
         base=fact.base,
+        found=fact.state,
         agent=task.agent,
     )
     return _with(run, fact.task, begun)
 
 
-def _moved(run: PlanRun, fact: TaskClaimed | TaskChecked | TaskDone | TaskFailed) -> PlanRun:
+def _moved(run: PlanRun, fact: TaskClaimed | TaskChecking | TaskChecked | TaskDone | TaskFailed) -> PlanRun:
     put = msgspec.structs.replace
     task = run.of(fact.task)
     if fact.attempt != task.attempt or task.state not in (T.RUNNING, T.CLAIMED):
@@ -191,8 +197,10 @@ def _moved(run: PlanRun, fact: TaskClaimed | TaskChecked | TaskDone | TaskFailed
     match fact:
         case TaskClaimed():
             moved = put(task, state=T.CLAIMED, since=fact.at, claim=fact.by, why=fact.text, changed=fact.changed)
+        case TaskChecking():
+            moved = put(task, checking=fact)
         case TaskChecked():
-            moved = put(task, check=fact, is_checked=fact.ok)
+            moved = put(task, check=fact, is_checked=fact.ok, checking=None)
         case TaskDone():
             moved = put(task, state=T.DONE, since=fact.at, why=fact.why, took_s=took_s)
         case TaskFailed():

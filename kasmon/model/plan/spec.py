@@ -1,6 +1,6 @@
 """A plan as values: its tasks, what each needs, and what may be decided without a person."""
 
-from typing import Literal, TypeAlias
+from typing import Final, Literal, TypeAlias
 
 import msgspec
 
@@ -104,6 +104,24 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     def waves(self) -> int:
         """How many waves it has."""
         return max((task.wave for task in self.tasks), default=0)
+
+
+SHELL: Final = "shell"
+"""The profile of a task that is a command."""
+
+
+def agent_of(plan: Plan, task: Task, instead: str = "") -> str:
+    """Who does *task*, where nobody does it *instead*: a profile, or `AGENT@HOST`; empty is the config's default.
+
+    On another machine a command is a program of its own, whose exit code counts.
+    """
+    agent = instead or task.agent or (SHELL if task.run else plan.agent)
+    return plan.agent + agent if agent.startswith("@") else agent
+
+
+def host_of(plan: Plan, task: Task, instead: str = "") -> str:
+    """The machine on which *task* is done; empty for this one."""
+    return agent_of(plan, task, instead).partition("@")[2]
 
 
 def placed(file: str, fault: Fault) -> str:

@@ -35,7 +35,7 @@ def steer(
     """
     book = start.found(places, wanted)
     _check_goes_on(book)
-    seen = see(places, book, fleet, config)
+    seen = see(book, fleet, config)
     task = _id_of(seen.plan, task) if task else ""
     if agent and agent not in config.agents:
         raise UsageError(f"there is no agent {agent!r}.", hint=f"There are {', '.join(sorted(config.agents))}.")
@@ -89,7 +89,7 @@ def _begin(places: Places, config: Config, file: Path, digest: str) -> None:
 
 def unable(plan: Plan) -> str:
     """Why *plan* cannot run with this version; empty where it can."""
-    return next((_sandboxed(task.id, task.sandbox) for task in plan.tasks if task.sandbox), "")
+    return next((_sandboxed(task.id, task.sandbox) for task in plan.tasks if task.sandbox not in ("", "jail")), "")
 
 
 def _check_goes_on(book: PlanBook) -> None:
@@ -106,4 +106,4 @@ def _id_of(plan: Plan, wanted: str) -> str:
 
 
 def _sandboxed(task: str, sandbox: str) -> str:
-    return f"task {task!r} wants the sandbox {sandbox!r}: sandboxes come with a later version"
+    return f"task {task!r} wants the sandbox {sandbox!r}: it comes with a later version, there is `jail`"

@@ -8,7 +8,8 @@ from kasmon.errors import KasmonError
 from kasmon.model.plan.fact import Deed
 from kasmon.model.plan.run import SETTLED, PlanRun, TaskState
 from kasmon.model.plan.spec import Plan
-from kasmon.supervisor.plans import worktree
+from kasmon.supervisor.git import head, repository
+from kasmon.supervisor.worktree import no_commit, no_repository, remarks
 
 SHELL = "shell"
 
@@ -56,15 +57,15 @@ def grounds(plan: Plan, folder: Path) -> list[str]:
     wanted = {task.worktree or plan.worktree: task.id for task in plan.tasks if not task.inherits}
     if wanted.keys() <= {"folder"}:
         return []
-    repo = worktree.repository(folder)
+    repo = repository(folder)
     if repo is None:
         for kind in ("own", "shared"):
             if kind in wanted:
-                raise worktree.no_repository(wanted[kind], folder)
+                raise no_repository(wanted[kind], folder)
         return []
-    if not worktree.head(repo):
-        raise worktree.no_commit(repo)
-    return list(worktree.remarks(repo))
+    if not head(repo):
+        raise no_commit(repo)
+    return list(remarks(repo))
 
 
 def refusal(plan: Plan, run: PlanRun, deed: Deed, task: str) -> str:

@@ -1,4 +1,7 @@
-"""A task's check: a shell command that a person agreed to, run where the task worked, bounded in time and output."""
+"""A task's check: a shell command that a person agreed to, run where the task worked, bounded in time and output.
+
+Its process waits until it is noted who it is. So no check outlives its runner unknown: the next one ends it.
+"""
 
 import asyncio
 import contextlib
@@ -6,13 +9,15 @@ import os
 import secrets
 import signal
 import time
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Final
 
 from kasmon.backends.family import MARK, Family
 from kasmon.backends.tmux.ending import signal_name
+from kasmon.boot import boot
 from kasmon.clean import clean_block
-from kasmon.model.plan.fact import TaskChecked
+from kasmon.host.alive import is_running, started_at
+from kasmon.model.plan.fact import TaskChecked, TaskChecking
 
 LIMIT_S: Final = 600.0
 """How long a check may take, in seconds."""
@@ -20,12 +25,23 @@ KEPT_BYTES: Final = 16_384
 """How much of the end of what it prints is kept."""
 READS: Final = 16
 """A flood leaves the loop to others after so many blocks."""
+GATE: Final = 'read -r go && exec /bin/sh -c "$1" </dev/null'
+"""What a check's process does first; where nobody says go any more, it ends."""
 
 
 async def run_check(
-    task: str, attempt: int, command: str, folder: str, variables: Mapping[str, str], limit_s: float = LIMIT_S
+    task: str,
+    attempt: int,
+    command: str,
+    folder: str,
+    variables: Mapping[str, str],
+    begins: Callable[[TaskChecking], Awaitable[None]],
+    limit_s: float = LIMIT_S,
 ) -> TaskChecked:
-    """The fact of what *command* found, run by `sh` in *folder*. All that it started is ended with it. Never raises."""
+    """The fact of what *command* found, run by `sh` in *folder*. All that it started is ended with it.
+
+    *begins* notes the process before it runs *command*; what it raises is raised, and nothing was run then.
+    """
     began = time.monotonic()
 
     def found(ok: bool, exit_code: int | None, why: str, output: bytes) -> TaskChecked:
@@ -42,10 +58,12 @@ async def run_check(
         process = await asyncio.create_subprocess_exec(
             "/bin/sh",
             "-c",
+            GATE,
+            "/bin/sh",
             command,
             cwd=folder,
             env=dict(variables) | {MARK: mark},
-            stdin=asyncio.subprocess.DEVNULL,
+            stdin=asyncio.subprocess.PIPE,
             stdout=ours,
             stderr=ours,
             start_new_session=True,
@@ -59,6 +77,20 @@ async def run_check(
     loop = asyncio.get_running_loop()
     loop.add_reader(theirs, _drain, loop, theirs, kept)
     try:
+        born = await asyncio.to_thread(started_at, process.pid)
+        noted = TaskChecking(
+            at=time.time(),
+            task=task,
+            attempt=attempt,
+            pid=process.pid,
+            pid_started=born,
+            pid_boot=await asyncio.to_thread(boot),
+            mark=mark,
+        )
+        await begins(noted)
+        assert process.stdin is not None
+        process.stdin.write(b"\n")
+        process.stdin.close()
         async with asyncio.timeout(limit_s):
             code = await process.wait()
     except TimeoutError:
@@ -73,6 +105,17 @@ async def run_check(
         os.close(theirs)
     why = "" if code >= 0 else f"it was ended by {signal_name(-code)}"
     return found(code == 0, code if code >= 0 else None, why, bytes(kept))
+
+
+def end_left(left: TaskChecking) -> None:
+    """End the check that a runner before us *left*, with all that it started, if it still runs; blocks."""
+    if not left.pid or (left.pid_boot and left.pid_boot != boot()):
+        return
+    if is_running(left.pid, left.pid_started):
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(left.pid, signal.SIGKILL)
+    if left.mark:
+        Family(left.pid, left.mark).end()
 
 
 def _drain(loop: asyncio.AbstractEventLoop, pipe: int, kept: bytearray) -> None:

@@ -5,12 +5,13 @@ import os
 from pathlib import Path
 from typing import Final
 
-from kasmon.errors import RefusedError
+from kasmon.errors import KasmonError, RefusedError
 from kasmon.model.plan.run import PlanRun
 from kasmon.model.plan.spec import Plan, Task, Worktree
 from kasmon.paths import Places, private_folder, write_private
-from kasmon.supervisor.plans import worktree
-from kasmon.supervisor.plans.worktree import Tree
+from kasmon.supervisor.changed import state
+from kasmon.supervisor.git import head, repository
+from kasmon.supervisor.worktree import Tree, make, no_repository, proper_branch
 
 OWN_FOLDER: Final = ".kasmon"
 """In a task's folder, what kasmon and its agents leave for each other; git is told to look away."""
@@ -46,37 +47,31 @@ class Grounds:
         async with self._making:
             return await asyncio.to_thread(self._made, task.worktree or plan.worktree, task)
 
-    async def remarks(self) -> tuple[str, ...]:
-        """What a person should know of the repository, if there is one."""
-        async with self._making:
-            repo = await asyncio.to_thread(self._repository)
-            return await asyncio.to_thread(worktree.remarks, repo) if repo is not None else ()
-
     def _made(self, wanted: Worktree, task: Task) -> Tree:
         repo = self._repository()
         if wanted == "folder" or (not wanted and repo is None):
-            base = "" if repo is None else worktree.head(repo)
+            base = "" if repo is None else head(repo)
             return Tree(path=str(self._folder), base=base)
         if repo is None:
-            raise worktree.no_repository(task.id, self._folder)
+            raise no_repository(task.id, self._folder)
         private_folder(self._trees)
         if wanted == "own":
             name = f"{self._id}.{own_name(task)}"
-            tree = worktree.make(repo, self._trees / name, f"plan/{name}")
+            tree = make(repo, self._trees / name, f"plan/{name}")
         else:
-            tree = worktree.make(repo, self._trees / "shared", f"plan/{self._id}")
+            tree = make(repo, self._trees / "shared", f"plan/{self._id}")
         inside = self._folder.resolve().relative_to(repo.resolve())
         return Tree(path=str(Path(tree.path) / inside), branch=tree.branch, base=tree.base)
 
     def _repository(self) -> Path | None:
         if not self._is_known:
-            self._repo, self._is_known = worktree.repository(self._folder), True
+            self._repo, self._is_known = repository(self._folder), True
         return self._repo
 
 
 def own_name(task: Task) -> str:
     """What the worktree of *task* is called behind its plan's id and a dot, which no id has: no two are alike."""
-    return worktree.proper_branch(tuple(dict.fromkeys((str(task.number), task.id))))[:60].rstrip("-")
+    return proper_branch(tuple(dict.fromkeys((str(task.number), task.id))))[:60].rstrip("-")
 
 
 def lay_out(folder: Path, task: Task) -> None:
@@ -91,6 +86,14 @@ def lay_out(folder: Path, task: Task) -> None:
     (own / f"task-{task.number}").mkdir(mode=0o700, parents=True, exist_ok=True)
     if not (ignore := own / ".gitignore").exists():
         write_private(ignore, b"*\n")
+
+
+def state_of(tree: Tree) -> str:
+    """The state of the worktree in which a task works, see `changed.state`; empty where nobody can tell. Blocks."""
+    try:
+        return state(Path(tree.path)) if tree.base else ""
+    except (KasmonError, OSError):
+        return ""
 
 
 def result(folder: Path, task: Task, since: float) -> str:

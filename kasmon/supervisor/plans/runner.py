@@ -1,6 +1,6 @@
-"""The process that runs one plan: it looks at the fleet, asks what is next, notes it, and does it.
+"""What runs one plan: it looks at the fleet, asks what is next, notes it, and does it.
 
-It holds the plan's lock for life and knows nothing that its log does not: killed at any moment, the next one goes on.
+It knows nothing that the plan's log does not: killed at any moment, the next one goes on.
 """
 
 import asyncio
@@ -8,48 +8,45 @@ import contextlib
 import logging
 import math
 import os
-import re
-import signal
-import sys
 import time
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
-from kasmon.config import Config, in_force
-from kasmon.errors import KasmonError, PlanNotFoundError, SessionEndedError, UsageError
-from kasmon.host import handed, own_log
-from kasmon.host.alive import HostLock
+from kasmon.config import Config
+from kasmon.errors import KasmonError
 from kasmon.model.fleet import Fleet
-from kasmon.model.permission import SessionId
-from kasmon.model.plan.fact import PlanEnded, PlanFact, TaskClaimed, TaskDone, TaskFailed
-from kasmon.model.plan.next import Ahead, Begin, Check, Claim, End, Finish, Settle, Start, Step, ahead
-from kasmon.model.plan.spec import Plan, Task
+from kasmon.model.plan.fact import PlanEnded
+from kasmon.model.plan.next import Ahead, Begin, Check, Claim, End, Finish, Settle, Start, Step, ahead, takes_room
+from kasmon.model.plan.run import PlanRun, TaskRun, TaskState
+from kasmon.model.plan.spec import Plan
 from kasmon.model.session import Session
-from kasmon.model.state import SessionState
-from kasmon.paths import Places, places, private_folder, write_private
+from kasmon.paths import Places
 from kasmon.store.plan import PlanBook
-from kasmon.supervisor import verb
 from kasmon.supervisor.look import look_once
-from kasmon.supervisor.plans import place, worktree
-from kasmon.supervisor.plans.check import run_check
+from kasmon.supervisor.plans.check import end_left
 from kasmon.supervisor.plans.context import ON, Contexts
+from kasmon.supervisor.plans.deed import Deeds
 from kasmon.supervisor.plans.place import Grounds
 from kasmon.supervisor.plans.see import agreed, settled
-from kasmon.supervisor.plans.session import Starter, variables
+from kasmon.supervisor.plans.session import Starter
 from kasmon.supervisor.radar_watch import sweeps
 from kasmon.supervisor.wait import fleets
 
 TICK_S: Final = 0.1
 """How often the plan's log is looked at, in seconds: a person's decision is heard within this."""
+NEWS_S: Final = 0.03
+"""How often the fleet is looked at at most, in seconds: the next task begins so much later than the last one ended."""
+RESTS: Final = 4
+"""So many times as long as a look took, in the processor's time, nothing more is looked at: plans can be large."""
 LOOK_S: Final = 1.0
 """How often all is looked at, whatever happened."""
 TELL_S: Final = 0.5
 """How often peers are told of each other at most, in seconds."""
 AGAIN_S: Final = 2.0
-"""How long after it failed a step is tried again: a full disk, a host that does not answer."""
-
-ID: Final = re.compile(r"[a-z0-9_][a-z0-9_-]{0,63}")
+"""How long after it failed a step is tried again: a full disk, a host that does not answer. So long, too, the fleet may
+take to show what was started or ended, which is not done again."""
 
 log = logging.getLogger(__name__)
 
@@ -64,11 +61,16 @@ class Runner:
         self._config = config
         self._grounds = Grounds(where, book.plan, Path(book.run.folder))
         self._starter = Starter(where, config, book, self._grounds)
+        self._deeds = Deeds(where, book, config)
         self._contexts = Contexts(where)
         self._fleet = Fleet()
         """As last seen; nothing is begun before the first look, which tells what an earlier runner left."""
         self._news = asyncio.Event()
         self._doing: dict[tuple[str, ...], asyncio.Task[None]] = {}
+        self._did_at: dict[tuple[str, ...], float] = {}
+        """When sessions were last started and ended, in seconds of the loop's clock."""
+        self._dropped: set[str] = set()
+        """The sessions whose checks on other machines nobody waits for."""
         self._digest = ""
         self._plan = Plan(name="")
         self._told_at = -math.inf
@@ -77,6 +79,7 @@ class Runner:
 
     async def run(self) -> None:
         """Until the plan has ended."""
+        await asyncio.to_thread(self._end_left)
         self._fleet = await asyncio.to_thread(look_once, self._where)
         watching = asyncio.create_task(self._watch())
         listening = asyncio.create_task(self._listen())
@@ -84,7 +87,9 @@ class Runner:
         try:
             while self._book.run.state != "ended":
                 self._news.clear()
+                began = time.thread_time()
                 await self._step()
+                await asyncio.sleep(min(RESTS * (time.thread_time() - began), LOOK_S))
                 with contextlib.suppress(TimeoutError):
                     async with asyncio.timeout(LOOK_S):
                         await self._news.wait()
@@ -97,8 +102,15 @@ class Runner:
                 task.cancel()
             await asyncio.gather(*all_of_it, return_exceptions=True)
 
+    def _end_left(self) -> None:
+        """End the checks that the runner before left when it was killed; what is still to be checked begins anew."""
+        self._book.more()
+        for at in self._book.run.tasks.values():
+            if at.checking is not None:
+                end_left(at.checking)
+
     async def _watch(self) -> None:
-        async with fleets(self._where) as changes:
+        async with fleets(self._where, NEWS_S) as changes:
             async for fleet in changes:
                 self._fleet = fleet
                 self._news.set()
@@ -127,12 +139,11 @@ class Runner:
 
     async def _step(self) -> None:
         """Look once, and begin to do whatever is next and is not being done."""
-        await asyncio.to_thread(self._book.more)
         await asyncio.to_thread(self._learn)
         run = self._book.run
         sessions = {str(session.id): session for session in self._fleet.sessions if session.plan == run.plan}
-        limit = self._room(sum(key[0] == "attempt" for key in self._doing))
-        self.ahead = ahead(self._plan, run, sessions, limit, time.time())
+        self.ahead = ahead(self._plan, run, sessions, self._limit(), time.time())
+        self._drop_checks()
         for step in self.ahead.steps:
             self._do(step)
         if (wait_s := self._told_at + TELL_S - time.monotonic()) > 0:
@@ -143,97 +154,86 @@ class Runner:
         await asyncio.to_thread(self._contexts.tell, self._plan, run, self._fleet, dict(self._files))
 
     def _learn(self) -> None:
-        """Read the text that was agreed to, where it is not the one that was read."""
+        """Read what was added to the log, and the text that was agreed to, where it is not the one that was read."""
+        self._book.more()
         if self._digest != self._book.run.digest:
             self._plan = settled(agreed(self._book), self._config)
             self._digest = self._book.run.digest
 
-    def _room(self, beginning: int) -> int:
-        """How many tasks may run now, by the plan's word and by the machine's load; one always may."""
+    def _limit(self) -> int:
+        """How many tasks may run now: as many as the plan says, on a busy machine those that do; one always may."""
         most = self._config.plans.max_load
-        if most and os.getloadavg()[0] / (os.cpu_count() or 1) > most:
-            running = sum(at.state.value in ("running", "claimed") for at in self._book.run.tasks.values())
-            return max(1, min(self._plan.limit, running + beginning))
-        return self._plan.limit
+        if not most or os.getloadavg()[0] / (os.cpu_count() or 1) <= most:
+            return self._plan.limit
+        run = self._book.run
+        at_work = sum(takes_room(run, task) or ("attempt", task.id) in self._doing for task in self._plan.tasks)
+        return max(1, min(self._plan.limit, at_work))
 
     def _do(self, step: Step) -> None:
         match step:
+            case Begin() if any(key[:2] == ("check", step.task.id) for key in self._doing):
+                pass  # the check of its last attempt is being ended
             case Begin(task, attempt):
                 run, fleet = self._book.run, self._fleet
                 self._begin(("attempt", task.id), lambda: self._starter.attempt(self._plan, run, task, attempt, fleet))
+            case Start() if self._did_now(("attempt", step.task.id)):
+                pass  # the fleet that we saw is not the newest
             case Start(task, attempt, session):
                 run = self._book.run
                 self._begin(("attempt", task.id), lambda: self._starter.start(run, task, attempt, session))
             case Claim():
-                self._begin(("claim", step.task.id), lambda: self._claim(step))
+                self._begin(("claim", step.task.id), lambda: self._deeds.claim(self._plan, step))
             case Check(task, attempt):
-                self._begin(("check", task.id), lambda: self._check(task, attempt))
+                self._begin(("check", task.id, str(attempt)), lambda: self._deeds.check(self._plan, task, attempt))
             case Settle() if ("attempt", step.task.id) not in self._doing:
-                self._begin(("settle", step.task.id), lambda: self._settle(step))
+                self._begin(("settle", step.task.id), lambda: self._deeds.settle(step, self._fleet))
+            case End(session) if self._did_now(("end", session)):
+                pass
             case End(session):
-                self._begin(("end", session), lambda: self._end(session))
-            case Finish() if any(key[0] == "attempt" for key in self._doing):
+                self._begin(("end", session), lambda: self._deeds.end(session, self._fleet))
+            case Finish() if any(key[0] in ("attempt", "drop") for key in self._doing):
                 pass  # what is being started is to be ended first
             case Finish():
                 self._begin(("finish",), lambda: self._finish(step))
 
+    def _drop_checks(self) -> None:
+        """End the checks of attempts that a person wants done anew, or not at all."""
+        run = self._book.run
+        for key, doing in self._doing.items():
+            if key[0] == "check" and not (_is_wanted(run, run.of(key[1])) and str(run.of(key[1]).attempt) == key[2]):
+                doing.cancel()
+        for at in run.tasks.values():
+            left = at.checking
+            if left is not None and left.machine and not _is_wanted(run, at) and at.session not in self._dropped:
+                self._dropped.add(at.session)
+                self._begin(("drop", at.session), partial(self._deeds.drop_check, left.machine, at.session))
+
     def _begin(self, key: tuple[str, ...], deed: Callable[[], Coroutine[Any, Any, None]]) -> None:
         """Do *deed* in the background, unless it is being done."""
         if key not in self._doing:
-            self._doing[key] = asyncio.create_task(self._done(key, deed))
+            self._doing[key] = doing = asyncio.create_task(self._done(key, deed))
+            doing.add_done_callback(lambda _: self._over(key))
+
+    def _over(self, key: tuple[str, ...]) -> None:
+        del self._doing[key]
+        self._news.set()
+
+    def _did_now(self, key: tuple[str, ...]) -> bool:
+        """Whether that was done so short a time ago that the fleet may not show it yet."""
+        return asyncio.get_running_loop().time() < self._did_at.get(key, -math.inf) + AGAIN_S
 
     async def _done(self, key: tuple[str, ...], deed: Callable[[], Coroutine[Any, Any, None]]) -> None:
-        """*deed*, done or tried in vain; what it noted is read before the same is begun again."""
+        """*deed*, done or tried in vain."""
         try:
             await deed()
+            if key[0] in ("attempt", "end"):
+                self._did_at[key] = asyncio.get_running_loop().time()
         except (KasmonError, OSError) as error:
             log.warning("%s: %s", " ".join(key), error)
             await asyncio.sleep(AGAIN_S)
         except Exception:  # a mistake of ours at one task: the others go on, and our log has it
             log.exception("%s", " ".join(key))
             await asyncio.sleep(AGAIN_S)
-        await asyncio.to_thread(self._book.more)
-        del self._doing[key]
-        self._news.set()
-
-    async def _claim(self, step: Claim) -> None:
-        task, at = step.task, self._book.run.of(step.task.id)
-        if not step.word.by:
-            await self._note(TaskFailed(at=time.time(), task=task.id, attempt=step.attempt, why=step.word.text))
-            return
-        folder, is_own = Path(at.workdir or "."), (task.worktree or self._plan.worktree) == "own"
-        changed = await asyncio.to_thread(_changed, folder, at.base) if is_own and at.base else None
-        if left := await asyncio.to_thread(place.result, folder, task, at.began_at):
-            await asyncio.to_thread(_keep, self._book.result(task), left)
-        claimed = TaskClaimed(
-            at=time.time(),
-            task=task.id,
-            attempt=step.attempt,
-            by=step.word.by,
-            text=step.word.text,
-            changed=None if changed is None else len(changed),
-        )
-        await self._note(claimed)
-
-    async def _check(self, task: Task, attempt: int) -> None:
-        at = self._book.run.of(task.id)
-        own = variables(self._book.plan, task, at.session)
-        await self._note(await run_check(task.id, attempt, task.check, at.workdir or "/", own))
-
-    async def _settle(self, step: Settle) -> None:
-        fact = TaskDone if step.done else TaskFailed
-        at = self._book.run.of(step.task.id)
-        await self._note(fact(at=time.time(), task=step.task.id, attempt=step.attempt, why=step.why))
-        known = self._fleet.get(SessionId(at.session))
-        if step.task.run and not step.done and known is not None and known.state is SessionState.WORKING:
-            with contextlib.suppress(KasmonError):  # another command may go on in its terminal, if this one leaves it
-                await verb.interrupt(self._where, known)
-
-    async def _end(self, session: SessionId) -> None:
-        known = self._fleet.get(session)
-        if known is not None and known.exists:
-            with contextlib.suppress(SessionEndedError):  # the fleet that we saw was not the newest
-                await verb.stop(self._where, known)
 
     async def _finish(self, step: Finish) -> None:
         """End the plan, unless something was started a moment ago that is to be ended first."""
@@ -242,57 +242,9 @@ class Runner:
         sessions = {str(session.id): session for session in self._fleet.sessions if session.plan == run.plan}
         if ahead(self._plan, run, sessions, self._plan.limit, time.time()).steps != (step,):
             return
-        await self._note(PlanEnded(at=time.time(), outcome=step.outcome, why=step.why))
-
-    async def _note(self, fact: PlanFact) -> None:
-        await asyncio.to_thread(self._book.add, fact)
+        await asyncio.to_thread(self._book.note, PlanEnded(at=time.time(), outcome=step.outcome, why=step.why))
 
 
-def _changed(folder: Path, base: str) -> tuple[str, ...] | None:
-    try:
-        return worktree.changed(folder, base)
-    except KasmonError as error:
-        log.warning("what changed in %s: %s", folder, error)
-        return None
-
-
-def _keep(path: Path, text: str) -> None:
-    private_folder(path.parent)
-    write_private(path, text.encode())
-
-
-def main(argv: Sequence[str]) -> int:
-    """Run the plan whose id is the only argument, until it ends; 0 also if another process runs it."""
-    if len(argv) != 1 or not ID.fullmatch(argv[0]):
-        sys.stderr.write("a runner needs the id of one plan.\n")
-        return UsageError.exit_code
-    os.umask(0o077)
-    own_log.keep()
-    handed.take()
-    here = places()
-    book = PlanBook(here, argv[0])
-    if not book.folder.is_dir():
-        sys.stderr.write(f"{PlanNotFoundError(argv[0])}\n")
-        return PlanNotFoundError.exit_code
-    lock = HostLock(book.lock)
-    if not lock.take():
-        return 0
-    try:
-        book.more()
-        asyncio.run(_until_told(Runner(here, book, in_force(here, log.warning))))
-    except KasmonError as error:
-        log.error("%s", error)
-        return error.exit_code
-    finally:
-        lock.let_go()
-    return 0
-
-
-async def _until_told(runner: Runner) -> None:
-    """Run until the plan ends, or somebody ends this process: the plan goes on with the next one."""
-    running = asyncio.ensure_future(runner.run())
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-        loop.add_signal_handler(number, running.cancel)
-    with contextlib.suppress(asyncio.CancelledError):
-        await running
+def _is_wanted(run: PlanRun, at: TaskRun) -> bool:
+    """Whether the check of the task that is so far is still waited for."""
+    return at.state is TaskState.CLAIMED and not run.is_aborted

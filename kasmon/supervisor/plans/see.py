@@ -11,7 +11,6 @@ from kasmon.model.plan.next import Ahead, ahead
 from kasmon.model.plan.read import read
 from kasmon.model.plan.run import PlanRun
 from kasmon.model.plan.spec import Plan
-from kasmon.paths import Places
 from kasmon.store.plan import PlanBook
 
 
@@ -23,7 +22,7 @@ class Seen(NamedTuple):
     ahead: Ahead
 
 
-def see(places: Places, book: PlanBook, fleet: Fleet, config: Config) -> Seen:
+def see(book: PlanBook, fleet: Fleet, config: Config) -> Seen:
     """The plan of *book*, as its log and *fleet* have it.
 
     Raises:

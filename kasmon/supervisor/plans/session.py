@@ -1,13 +1,14 @@
 """A task's session: made known, noted, started, in this order, so that a crash between two of them starts it once."""
 
 import asyncio
+import contextlib
 import os
 import time
 from collections.abc import Mapping
 from pathlib import Path
 
-from kasmon.config import Config, offers
-from kasmon.config.address import machine_of
+from kasmon.config import Config, resolve
+from kasmon.config.address import machine_of, there
 from kasmon.errors import KasmonError, RefusedError, UnableError
 from kasmon.host.book import wanted as launch_of
 from kasmon.model.command import Launch, Mode
@@ -17,7 +18,7 @@ from kasmon.model.plan.draft import before
 from kasmon.model.plan.fact import TaskBegan, TaskFailed
 from kasmon.model.plan.prompt import prompt, session_name
 from kasmon.model.plan.run import PlanRun
-from kasmon.model.plan.spec import Plan, Task
+from kasmon.model.plan.spec import Plan, Task, agent_of, host_of
 from kasmon.model.plan.terminal import terminal_of
 from kasmon.model.session import Session
 from kasmon.paths import Places
@@ -26,10 +27,9 @@ from kasmon.supervisor import verb
 from kasmon.supervisor.begin import begin
 from kasmon.supervisor.create import NewSession, prepare
 from kasmon.supervisor.look import look_once
-from kasmon.supervisor.plans.place import Grounds, lay_out
-from kasmon.supervisor.plans.worktree import Tree
-
-SHELL = "shell"
+from kasmon.supervisor.plans.elsewhere import HOME, Elsewhere
+from kasmon.supervisor.plans.place import Grounds, lay_out, state_of
+from kasmon.supervisor.worktree import Tree
 
 
 class Starter:
@@ -40,15 +40,19 @@ class Starter:
         self._config = config
         self._book = book
         self._grounds = grounds
+        self._elsewhere = Elsewhere(config.remote.ssh)
 
     async def attempt(self, plan: Plan, run: PlanRun, task: Task, number: int, fleet: Fleet) -> None:
         """Begin attempt *number* of *task*. What keeps it from beginning is noted as its failure. Never raises ours."""
         session, tree = SessionId(""), Tree(path=run.folder)
         try:
-            if not machine_of(_agent(plan, run, task)):
+            if (machine := self._elsewhere.machine(plan, run, task)) is not None:
+                tree = Tree(path=there(machine.host, HOME))
+                await self._elsewhere.lay_out(machine, task)
+            else:
                 tree = await self._grounds.of(plan, task, run)
-                await asyncio.to_thread(lay_out, Path(tree.path), task)
             if (terminal := _terminal(plan, run, task, fleet)) is not None:
+                await asyncio.to_thread(lay_out, Path(tree.path), task)
                 await asyncio.to_thread(self._note, task, number, terminal.id, terminal.name, tree)
                 await verb.send(self._places, terminal, task.run, "idle")
                 return
@@ -78,7 +82,12 @@ class Starter:
             await asyncio.to_thread(self._fail, task, attempt, error.message)
 
     def _made(self, plan: Plan, run: PlanRun, task: Task, number: int, tree: Tree, fleet: Fleet) -> Launch:
-        """The session of the attempt, known to the fleet and not started: made now, or by a runner that died then."""
+        """The session of the attempt, known to the fleet and not started: made now, or by a runner that died then.
+
+        The place for its result is there first.
+        """
+        if not host_of(plan, task, run.of(task.id).agent):
+            lay_out(Path(tree.path), task)
         if (launch := self._known(run, fleet, task, number)) is not None:
             return launch
         at = run.of(task.id)
@@ -89,6 +98,7 @@ class Starter:
             shares=(task.worktree or plan.worktree) != "own",
             results=self._results(plan, task),
             is_script=self._is_scripted(plan, task, at.agent),
+            is_elsewhere=bool(host_of(plan, task, at.agent)),
         )
         return prepare(
             self._places, self._config, self._wanted(plan, run, task, number, tree, said, fleet), time.time()
@@ -97,16 +107,13 @@ class Starter:
     def _wanted(
         self, plan: Plan, run: PlanRun, task: Task, number: int, tree: Tree, said: str, fleet: Fleet
     ) -> NewSession:
-        if task.sandbox:
-            raise UnableError(
-                f"task {task.id!r} wants the sandbox {task.sandbox!r}: sandboxes come with a later version."
-            )
-        agent, mode = _agent(plan, run, task), task.mode or plan.mode
+        agent, mode = agent_of(plan, task, run.of(task.id).agent), task.mode or plan.mode
         is_elsewhere = bool(machine_of(agent))
         return NewSession(
             name=session_name(run.plan, task, number, [session.name for session in fleet.sessions]),
             agent=agent,
-            mode=Mode(mode) if mode else self._usual_mode(agent),
+            mode=Mode(mode) if mode else self._usual_mode(agent, task.sandbox or None),
+            sandbox=task.sandbox or None,
             argv=("sh", "-c", task.run) if is_elsewhere and task.run else (),
             workdir="" if is_elsewhere else tree.path,
             prompt="" if is_elsewhere and task.run else task.run or said,
@@ -117,13 +124,14 @@ class Starter:
             environment=plan.env,
         )
 
-    def _usual_mode(self, agent: str) -> Mode | None:
+    def _usual_mode(self, agent: str, sandbox: str | None) -> Mode | None:
         """A task's mode where nobody says one: its profile's, else structured where its program can be."""
         profile = self._config.agents.get(agent)
         if profile is None or profile.execution_mode is not None:
             return None
-        offer = next((offer for offer in offers(self._config) if offer.name == agent), None)
-        return Mode.SDK if offer is not None and Mode.SDK in offer.modes else None
+        with contextlib.suppress(KasmonError):  # it cannot be started at all: whoever starts it says why
+            return Mode.SDK if resolve(self._config, agent, Mode.SDK, sandbox=sandbox).mode is Mode.SDK else None
+        return None
 
     def _is_scripted(self, plan: Plan, task: Task, instead: str) -> bool:
         profile = self._config.agents.get(instead or task.agent or plan.agent)
@@ -151,7 +159,7 @@ class Starter:
         """Note why the attempt failed; with *tree* also that it was begun there, and got no session."""
         if tree is not None:
             self._note(task, number, "", "", tree)
-        self._book.add(TaskFailed(at=time.time(), task=task.id, attempt=number, why=why.rstrip(".")))
+        self._book.note(TaskFailed(at=time.time(), task=task.id, attempt=number, why=why.rstrip(".")))
 
     def _note(self, task: Task, number: int, session: str, name: str, tree: Tree) -> None:
         began = TaskBegan(
@@ -163,14 +171,9 @@ class Starter:
             workdir=tree.path,
             branch=tree.branch,
             base=tree.base,
+            state=state_of(tree) if session else "",
         )
-        self._book.add(began)
-
-
-def _agent(plan: Plan, run: PlanRun, task: Task) -> str:
-    """Who does *task*; on another machine (`AGENT@HOST`) a command is a program of its own, whose exit code counts."""
-    agent = run.of(task.id).agent or task.agent or (SHELL if task.run else plan.agent)
-    return plan.agent + agent if agent.startswith("@") else agent
+        self._book.note(began)
 
 
 def _terminal(plan: Plan, run: PlanRun, task: Task, fleet: Fleet) -> Session | None:
@@ -184,7 +187,7 @@ def _terminal(plan: Plan, run: PlanRun, task: Task, fleet: Fleet) -> Session | N
     return before
 
 
-def variables(plan_id: str, task: Task, session: str) -> Mapping[str, str]:
-    """What a check finds in its environment: the runner's own, and whose check it is."""
+def variables(plan_id: str, task: Task, session: str, around: Mapping[str, str] = os.environ) -> Mapping[str, str]:
+    """What a check finds in its environment: what is *around*, and whose check it is."""
     own = {"PLAN": plan_id, "TASK": str(task.number), "WAVE": str(task.wave), "SESSION": session}
-    return os.environ | {f"KASMON_{name}": value for name, value in own.items()}
+    return dict(around) | {f"KASMON_{name}": value for name, value in own.items()}

@@ -14,7 +14,7 @@ from kasmon.model.plan.read import is_plan
 from kasmon.model.plan.spec import Plan
 from kasmon.paths import Places, private_folder, write_private
 from kasmon.store.plan import PlanBook, plans
-from kasmon.supervisor.plans.worktree import proper_branch
+from kasmon.supervisor.worktree import proper_branch
 
 
 def agree(places: Places, plan: Plan, text: str, file: Path, folder: Path, *, headless: bool) -> PlanBook:

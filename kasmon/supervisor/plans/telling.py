@@ -1,31 +1,24 @@
 """What an agent tells its peers: a prompt at the end of their turn, marked as a peer's, bounded in size and number.
 
-It is a prompt and nothing else: no message answers a request, and none is typed while a dialog stands.
+It is a prompt and nothing else: no message answers a request, and none is typed while a dialog stands. How many and how
+long its host decides, which takes it (`host/mail`).
 """
 
 import fcntl
 import os
-import time
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
 from kasmon.clean import clean_block, clean_line
 from kasmon.errors import NotFoundError, RefusedError, UsageError
+from kasmon.host.mail import LONGEST
 from kasmon.model.command import Receipt
-from kasmon.model.event import ReceiptMoved
 from kasmon.model.fleet import Fleet
 from kasmon.model.session import Session
 from kasmon.model.state import ALIVE
 from kasmon.paths import Places
-from kasmon.store.log import EventLog
 from kasmon.supervisor import verb
 
-LONGEST: Final = 8_000
-"""How many characters a message may have."""
-MOST: Final = 6
-"""How many messages of peers a session may get within `WINDOW_S`."""
-WINDOW_S: Final = 60.0
 NOTES_BYTES: Final = 1 << 20
 """Beyond this a plan's notes take no more."""
 
@@ -53,7 +46,7 @@ async def tell(places: Places, teller: Session, peer: Session, text: str) -> Rec
 
     Raises:
         UsageError: if it is empty or too long.
-        RefusedError: if *peer* got too many of late.
+        RefusedError: if *peer* got too many of late, by the word of its host.
         KasmonError: as `verb.send` does.
     """
     said = clean_block(text).strip()
@@ -61,11 +54,6 @@ async def tell(places: Places, teller: Session, peer: Session, text: str) -> Rec
         raise UsageError("there is nothing to tell.")
     if len(said) > LONGEST:
         raise UsageError(f"the message has {len(said)} characters.", hint=f"A peer takes up to {LONGEST}.")
-    since = time.time() - WINDOW_S
-    if _told(places, peer, since) >= MOST:
-        raise RefusedError(
-            f"{peer.name!r} got {MOST} messages within {WINDOW_S:g} s.", hint="Wait, or write it into the notes."
-        )
     return await verb.send(places, peer, marked(teller, said), "idle", "peer")
 
 
@@ -95,12 +83,3 @@ def write_note(path: Path, teller: Session, text: str, at: str) -> None:
         os.write(handle, entry)
     finally:
         os.close(handle)
-
-
-def _told(places: Places, peer: Session, since: float) -> int:
-    """How many messages of peers *peer* got since then."""
-    facts: Sequence[object] = [event for event, _ in EventLog(places.log(peer.id)).read()]
-    return sum(
-        isinstance(fact, ReceiptMoved) and fact.by == "peer" and bool(fact.prompt) and fact.at >= since
-        for fact in facts
-    )

@@ -7,7 +7,16 @@ import msgspec
 from kasmon.model.command import Mode, Receipt, ReceiptId, ReceiptState
 from kasmon.model.permission import SessionId
 from kasmon.model.plan.draft import Draft, settled
-from kasmon.model.plan.fact import Deed, PlanBegan, PlanFact, PlanSteered, TaskBegan, TaskChecked, TaskClaimed
+from kasmon.model.plan.fact import (
+    Deed,
+    PlanBegan,
+    PlanFact,
+    PlanSteered,
+    TaskBegan,
+    TaskChecked,
+    TaskChecking,
+    TaskClaimed,
+)
 from kasmon.model.plan.fact import TaskDone as Done
 from kasmon.model.plan.fact import TaskFailed as Failed
 from kasmon.model.plan.next import Ahead, ahead
@@ -56,6 +65,10 @@ def claimed(id_: str, attempt: int = 1, at: float = 20.0, **more: Any) -> TaskCl
 
 def checked(id_: str, ok: bool, attempt: int = 1, **more: Any) -> TaskChecked:
     return TaskChecked(**{"at": 25, "task": id_, "attempt": attempt, "ok": ok, "exit_code": int(not ok), **more})
+
+
+def checking(id_: str, attempt: int = 1, **more: Any) -> TaskChecking:
+    return TaskChecking(**{"at": 22, "task": id_, "attempt": attempt, "pid": 7, "mark": "m", **more})
 
 
 def done(id_: str, attempt: int = 1) -> tuple[PlanFact, ...]:

@@ -26,6 +26,14 @@ def test_the_head_of_the_plan_is_in_every_prompt() -> None:
         assert "# tidy\nGoal: log in\nArchitecture: one service\nTech stack: Go\n" in told(one.id)
 
 
+def test_an_agent_elsewhere_is_told_nothing_of_a_kasmon_that_is_not_there() -> None:
+    there = prompt(PLAN, PLAN.task("a"), TaskRun(), shares=False, results={}, is_elsewhere=True)
+
+    assert "kasmon ctx" in told("a")
+    assert "kasmon ctx" not in there
+    assert "When the task is done, end your turn.\nWhat those after you should know goes into" in there
+
+
 def test_it_says_which_task_it_is_and_who_works_beside_it() -> None:
     assert "This is task 1 of wave 1: the store. One other works beside it." in told("a")
     assert "This is task 3 of wave 2: the login.\n" in told("c")

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from kasmon.model.event import Unknown, encode
 from kasmon.model.plan.fact import PlanBegan, PlanChanged, PlanEnded, PlanFact, TaskDone, TaskFailed, decode
 from kasmon.model.plan.run import PlanRun, TaskState, apply
-from tests.model.plan.plans import began, checked, claimed, done, failed, run, steered
+from tests.model.plan.plans import began, checked, checking, claimed, done, failed, run, steered
 
 T = TaskState
 EVERY = (
@@ -18,6 +18,7 @@ EVERY = (
     steered("replace", "a", "codex"),
     began("a", name="p-W1-T1", workdir="/w", branch="plan/p", base="abc"),
     claimed("a", changed=0),
+    checking("a", pid_started=5.0, pid_boot="b", machine="box"),
     checked("a", False, output="no\n", took_s=1.5, why="it took longer than 1 s"),
     TaskDone(at=3, task="a", attempt=1, why="w"),
     TaskFailed(at=3, task="a", attempt=1, why="w"),
@@ -62,6 +63,15 @@ def test_a_task_goes_from_running_over_claimed_and_checked_to_done() -> None:
     assert ("said", 3, True, "its check passed", 20.0, 10.0) == (
         last.claim, last.changed, last.is_checked, last.why, last.took_s, last.began_at,
     )  # fmt: skip
+
+
+def test_a_check_that_began_is_known_until_somebody_told_of_its_end() -> None:
+    begun = (began("a"), claimed("a"), checking("a"))
+
+    assert checking("a") == run(*begun).of("a").checking
+    assert checking("a") == run(*begun, steered("retry", "a")).of("a").checking
+    assert run(*begun, checked("a", True)).of("a").checking is None
+    assert run(*begun, steered("retry", "a"), began("a", 2)).of("a").checking is None
 
 
 def test_each_failure_is_kept_for_the_next_attempt_with_its_session() -> None:
@@ -161,7 +171,11 @@ def test_a_plan_that_has_ended_is_not_steered_any_more() -> None:
 FACTS = st.lists(
     st.sampled_from(
         [
-            *(fact for n in (1, 2) for fact in (began("a", n), claimed("a", n), checked("a", True, n))),
+            *(
+                fact
+                for n in (1, 2)
+                for fact in (began("a", n), claimed("a", n), checking("a", n), checked("a", True, n))
+            ),
             *(TaskDone(at=1, task="a", attempt=n) for n in (1, 2)),
             *(TaskFailed(at=1, task="a", attempt=n, why="x") for n in (1, 2)),
             *(steered(deed, "a") for deed in ("accept", "retry", "skip", "replace")),

@@ -14,7 +14,7 @@ mode = "sdk"
 worktree = "own"
 advance = "auto"
 without_check = "advance"
-done_by = "said"
+done_by = "turn"
 limit = 3
 
 [[task]]
@@ -31,7 +31,6 @@ run = "make test"
 needs = ["lexer"]
 inherits = "lexer"
 agent = "shell"
-host = "box"
 mode = "tmux"
 sandbox = "jail"
 worktree = "folder"
@@ -39,20 +38,27 @@ files = ["*.py", "docs/*"]
 check = "test -f out"
 retries = 2
 time_limit = "1.5m"
+
+[[task]]
+prompt = "elsewhere"
+host = "box"
+agent = "claude"
+mode = "tmux"
 '''
 
 
 def test_everything_that_can_be_said_is_read() -> None:
     plan = read(FULL, "x.toml", ("claude", "shell"))
 
-    assert ("tidy", "less", "one", "sh", "claude", "sdk", "own", "auto", "advance", "said", 3) == (
+    assert ("tidy", "less", "one", "sh", "claude", "sdk", "own", "auto", "advance", "turn", 3) == (
         plan.name, plan.goal, plan.architecture, plan.tech_stack, plan.agent, plan.mode, plan.worktree, plan.advance,
         plan.without_check, plan.done_by, plan.limit,
     )  # fmt: skip
-    lexer, made = plan.tasks
+    lexer, made, far = plan.tasks
+    assert "claude@box" == far.agent
     assert ("lexer", 1, "Write the lexer", 13, 1) == (lexer.id, lexer.number, lexer.title, lexer.line, lexer.wave)
     assert '[[task]]\nid = "no task, but text"\n' == lexer.body
-    assert ("7", 2, "make test", ("lexer",), "lexer", "shell@box", "tmux", "jail", "folder", 21, 2) == (
+    assert ("7", 2, "make test", ("lexer",), "lexer", "shell", "tmux", "jail", "folder", 21, 2) == (
         made.id, made.number, made.run, made.needs, made.inherits, made.agent, made.mode, made.sandbox, made.worktree,
         made.line, made.wave,
     )  # fmt: skip
@@ -176,3 +182,42 @@ def test_keys_are_found_behind_text_that_looks_like_some() -> None:
     text = tasks("prompt = '''\nretries = 3\n[[task]]\n'''\ncheck = \"echo '''\"\nretries = -2")
 
     assert ["7: retries of task '1' is -2; it begins at 0"] == faults(text)
+
+
+ELSEWHERE = """done_by = "said"
+[[task]]
+id = "here"
+run = "cd src"
+[[task]]
+id = "there"
+run = "make"
+host = "box"
+inherits = "here"
+[[task]]
+id = "back"
+run = "make"
+inherits = "there"
+[[task]]
+id = "tree"
+prompt = "write"
+agent = "claude@box"
+worktree = "own"
+"""
+
+
+def test_what_there_is_on_no_other_machine_is_a_fault_that_says_so() -> None:
+    assert [
+        "5: task 'there' runs on 'box': nothing is inherited from or to another machine; `needs` waits for it",
+        "10: task 'back' is to go on from task 'there', which runs on 'box': nothing is inherited from or to another"
+        " machine; `needs` waits for it",
+        "14: task 'tree' runs on 'box', in the home folder there: it gets no worktree",
+        "14: task 'tree' runs on 'box', where no agent can say that it is done (done_by)",
+    ] == faults(ELSEWHERE)
+
+
+def test_a_plan_whose_agent_is_elsewhere_has_its_tasks_there_and_its_commands_here() -> None:
+    text = 'agent = "claude@box"\n' + tasks('id = "a"\nprompt = "x"', 'id = "b"\nrun = "x"\ninherits = "a"')
+
+    assert ["5: task 'b' is to go on from task 'a', which runs on 'box'"] == [
+        fault.partition(": nothing")[0] for fault in faults(text)
+    ]

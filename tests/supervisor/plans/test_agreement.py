@@ -10,7 +10,7 @@ from kasmon.errors import GitError, UsageError
 from kasmon.model.plan.fact import Deed, PlanFact
 from kasmon.supervisor.plans.agreement import grounds, refusal, shown
 from tests.model.plan.plans import began, claimed, done, failed, plan, run, steered, task
-from tests.supervisor.plans.repo import Repo
+from tests.supervisor.repo import Repo
 
 CONFIG = Config(
     agents={
@@ -87,13 +87,6 @@ def test_what_makes_no_sense_is_refused_with_the_reason(
 )
 def test_whatever_makes_sense_is_not(deed: Deed, id_: str, facts: tuple[PlanFact, ...]) -> None:
     assert "" == refusal(WAVES, run(*facts), deed, id_)
-
-
-@pytest.fixture
-def repo(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Repo:
-    monkeypatch.setenv("HOME", str(tmp_path))
-    monkeypatch.setenv("GIT_CONFIG_NOSYSTEM", "1")
-    return Repo(tmp_path / "repo")
 
 
 def test_what_no_worktree_will_hold_is_said_before_it_is_agreed_to(repo: Repo) -> None:

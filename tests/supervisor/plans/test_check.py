@@ -1,20 +1,36 @@
 """The checks of tasks: real commands, bounded in time and output, with all that they start."""
 
+import asyncio
 import os
+import sys
 from pathlib import Path
 
+import msgspec
 import psutil
 import pytest
 
-from kasmon.model.plan.fact import TaskChecked
-from kasmon.supervisor.plans.check import KEPT_BYTES, run_check
+from kasmon.errors import UnavailableError
+from kasmon.host.alive import started_at
+from kasmon.model.plan.fact import TaskChecked, TaskChecking
+from kasmon.supervisor.plans.check import KEPT_BYTES, end_left, run_check
 from kasmon.supervisor.plans.session import variables
 from tests.model.plan.plans import task
 from tests.waiting import auntil
 
+noted: list[TaskChecking] = []
+
+
+async def note(checking: TaskChecking) -> None:
+    noted.append(checking)
+
 
 async def check(command: str, folder: Path, limit_s: float = 30.0, **more: str) -> TaskChecked:
-    return await run_check("a", 2, command, str(folder), os.environ | more, limit_s)
+    return await run_check("a", 2, command, str(folder), os.environ | more, note, limit_s)
+
+
+def running(folder: Path) -> list[psutil.Process]:
+    """What runs in *folder*."""
+    return [process for process in psutil.process_iter(["cwd"]) if process.info["cwd"] == str(folder)]
 
 
 async def test_a_check_that_ends_with_0_passes(tmp_path: Path) -> None:
@@ -80,13 +96,13 @@ async def test_what_it_leaves_behind_keeps_nobody_waiting_and_is_ended(tmp_path:
     found = await check(f"{child} echo started", tmp_path)
 
     assert (True, "started\n") == (found.ok, found.output)
-    assert [] == [p for p in psutil.process_iter(["cwd", "cmdline"]) if p.info["cwd"] == str(tmp_path)]
+    assert [] == running(tmp_path)
 
 
 async def test_what_a_check_that_hangs_started_is_ended_with_it(tmp_path: Path) -> None:
     await check("setsid sleep 600 & sleep 600", tmp_path, 0.3)
 
-    await auntil(lambda: not [p for p in psutil.process_iter(["cwd"]) if p.info["cwd"] == str(tmp_path)])
+    await auntil(lambda: not running(tmp_path))
 
 
 async def test_a_folder_that_is_gone_is_a_failed_check(tmp_path: Path) -> None:
@@ -108,6 +124,89 @@ async def test_it_knows_whose_check_it_is(tmp_path: Path) -> None:
         "echo $KASMON_PLAN $KASMON_TASK $KASMON_WAVE $KASMON_SESSION",
         str(tmp_path),
         variables("tidy", task("a", 7, wave=3), "s1"),
+        note,
     )
 
     assert "tidy 7 3 s1\n" == found.output
+
+
+# What nobody waits for any more
+
+
+async def test_a_check_is_noted_before_it_begins_and_does_not_begin_where_it_cannot_be(tmp_path: Path) -> None:
+    async def full(checking: TaskChecking) -> None:
+        noted.append(checking)
+        assert checking.pid_started == await asyncio.to_thread(started_at, checking.pid)
+        raise UnavailableError("the disk is full.")
+
+    with pytest.raises(UnavailableError):
+        await run_check("a", 1, "touch began", str(tmp_path), os.environ, full)
+
+    assert not psutil.pid_exists(noted[-1].pid)
+    assert not (tmp_path / "began").exists()
+
+
+RUNNER = """
+import asyncio, os, sys
+from kasmon.supervisor.plans.check import run_check
+import msgspec
+
+async def note(checking):
+    print(msgspec.json.encode(checking).decode(), flush=True)
+    if sys.argv[3:]:
+        os.kill(os.getpid(), 9)
+
+asyncio.run(run_check("a", 1, sys.argv[1], sys.argv[2], dict(os.environ), note))
+"""
+
+
+async def killed(command: str, folder: Path, *, at_once: bool = False) -> TaskChecking:
+    """A runner is killed during its check *command*, or *at_once* when it noted it; what it noted."""
+    more = ("at once",) if at_once else ()
+    runner = await asyncio.create_subprocess_exec(
+        sys.executable, "-P", "-c", RUNNER, command, str(folder), *more, stdout=asyncio.subprocess.PIPE
+    )
+    assert runner.stdout is not None
+    left = msgspec.json.decode(await runner.stdout.readline(), type=TaskChecking)
+    if not at_once:
+        await auntil(lambda: (folder / "began").exists())
+        runner.kill()
+    await runner.wait()
+    return left
+
+
+@pytest.mark.parametrize(
+    "rest", ["sleep 600", "setsid sleep 600 & exec env -i sleep 600", "(setsid sleep 600 &); sleep 600"]
+)
+async def test_what_a_killed_runner_left_of_its_check_is_ended(tmp_path: Path, rest: str) -> None:
+    left = await killed(f"touch began; {rest}", tmp_path)
+    await auntil(lambda: running(tmp_path))
+
+    await asyncio.to_thread(end_left, left)
+
+    assert [] == running(tmp_path)
+
+
+async def test_a_check_whose_runner_was_killed_before_it_began_does_not_begin(tmp_path: Path) -> None:
+    left = await killed("touch began", tmp_path, at_once=True)
+
+    await auntil(lambda: not psutil.pid_exists(left.pid))
+
+    assert not (tmp_path / "began").exists()
+
+
+async def test_a_stranger_with_the_id_of_a_check_lives(tmp_path: Path) -> None:
+    """Another process got the id since, or the machine was started again."""
+    stranger = await asyncio.create_subprocess_exec("sleep", "600", cwd=tmp_path, start_new_session=True)
+    born = await asyncio.to_thread(started_at, stranger.pid)
+    try:
+        for pid_started, pid_boot in ((1.0, ""), (born, "another boot"), (None, "")):
+            left = TaskChecking(
+                at=0, task="a", attempt=1, pid=stranger.pid, pid_started=pid_started, pid_boot=pid_boot, mark="m"
+            )
+            await asyncio.to_thread(end_left, left)
+        assert stranger.returncode is None
+        assert psutil.pid_exists(stranger.pid)
+    finally:
+        stranger.kill()
+        await stranger.wait()

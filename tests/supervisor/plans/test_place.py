@@ -14,15 +14,11 @@ from kasmon.model.plan.spec import Plan
 from kasmon.paths import places
 from kasmon.supervisor.plans.place import LONGEST_RESULT, Grounds, lay_out, own_name, result
 from tests.model.plan.plans import began, plan, run, task
-from tests.supervisor.plans.repo import Repo
+from tests.supervisor.repo import Repo
 
 PLAN = plan(task("a"), task("b"), task("c", inherits="a"), task("d", worktree="own"), task("e", worktree="folder"))
 
-
-@pytest.fixture(autouse=True)
-def _no_config(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setenv("HOME", str(tmp_path))
-    monkeypatch.setenv("GIT_CONFIG_NOSYSTEM", "1")
+pytestmark = pytest.mark.usefixtures("no_git_config")
 
 
 class Land:
@@ -106,13 +102,6 @@ async def test_no_two_tasks_of_no_two_runs_have_one_branch(land: Land) -> None:
     names.append((second.path, second.branch))
 
     assert len(names) == len(set(names)) == len({branch for _, branch in names})
-
-
-async def test_what_the_repository_will_not_give_is_remarked(land: Land, tmp_path: Path) -> None:
-    (land.folder / "new").touch()
-
-    assert 1 == len(await land.grounds().remarks())
-    assert () == await land.grounds(tmp_path).remarks()
 
 
 def test_a_worktree_is_called_by_number_and_name() -> None:

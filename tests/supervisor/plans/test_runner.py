@@ -1,19 +1,27 @@
 """The runner of a plan: what one that was killed left, the next one takes up; real hosts, scripted agents."""
 
 import asyncio
+import os
 import resource
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
 
+import msgspec
+import psutil
 import pytest
 
 from kasmon.config import Config
 from kasmon.config.schema import Plans
 from kasmon.errors import KasmonError
+from kasmon.host.alive import is_running
+from kasmon.host.spawn import spawn_runner
 from kasmon.model.command import Mode
 from kasmon.model.fleet import Fleet
-from kasmon.model.plan.fact import PlanSteered, TaskBegan, decode
+from kasmon.model.permission import SessionId
+from kasmon.model.plan.fact import Deed, PlanSteered, TaskBegan, decode
 from kasmon.model.plan.prompt import session_name
 from kasmon.model.plan.read import read
 from kasmon.model.plan.run import PlanRun, TaskState
@@ -23,9 +31,13 @@ from kasmon.store.plan import PlanBook
 from kasmon.supervisor.create import NewSession, prepare
 from kasmon.supervisor.look import look_once
 from kasmon.supervisor.plans import start
+from kasmon.supervisor.plans.context import Peer, context_of
+from kasmon.supervisor.plans.deed import Deeds
 from kasmon.supervisor.plans.runner import Runner
+from kasmon.supervisor.plans.session import Starter
 from tests.supervisor.house import House
-from tests.waiting import auntil
+from tests.supervisor.repo import Repo
+from tests.waiting import auntil, until
 
 TEXT = 'advance = "auto"\nworktree = "folder"\n[[task]]\nid = "a"\nprompt = "say hello"\n'
 CONFIG = Config(default_agent="scripted", plans=Plans(max_load=0, believe=True))
@@ -37,7 +49,7 @@ class Site:
     def __init__(self, house: House, text: str = TEXT) -> None:
         self.house, self.places = house, house.places
         self.folder = house.folder / "work"
-        self.folder.mkdir()
+        self.folder.mkdir(exist_ok=True)
         self.plan: Plan = read(text, "tidy.toml")
         file = self.folder / "tidy.toml"
         self.book: PlanBook = start.agree(self.places, self.plan, text, file, self.folder, headless=False)
@@ -65,9 +77,9 @@ class Site:
         return [(f.task, f.attempt, f.session) for f in map(decode, lines) if isinstance(f, TaskBegan)]
 
     @asynccontextmanager
-    async def runs(self) -> AsyncIterator[Callable[[], PlanRun]]:
+    async def runs(self, config: Config = CONFIG) -> AsyncIterator[Callable[[], PlanRun]]:
         """A runner in this process; how far it came."""
-        runner = Runner(self.places, self.book, CONFIG)
+        runner = Runner(self.places, self.book, config)
         running = asyncio.create_task(runner.run())
         try:
             yield lambda: self.book.run
@@ -193,3 +205,129 @@ async def test_a_log_that_takes_nothing_is_tried_again_until_it_does(
 
     assert [1] == [attempt for _, attempt, _ in await off(site.begun)]
     assert 1 == len((await off(site.fleet)).sessions)
+
+
+CHECKED = 'agent = "scripted"\n' + TEXT + 'check = "touch began; sleep 600"\n'
+
+
+@pytest.fixture
+def checked(house: House) -> Site:
+    """Its check does not end by itself."""
+    return Site(house, CHECKED)
+
+
+def checks(site: Site) -> list[psutil.Process]:
+    """What runs in the plan's folder: the check, with what it started."""
+    return [process for process in psutil.process_iter(["cwd"]) if process.info["cwd"] == str(site.folder)]
+
+
+async def test_a_check_of_a_runner_that_was_killed_is_ended_by_the_next_one_which_checks_anew(checked: Site) -> None:
+    runner = await off(spawn_runner, checked.places, checked.book.plan)
+    await auntil((checked.folder / "began").exists)
+    before = {process.pid for process in await off(checks, checked)}
+    await off(runner.kill)
+    await off(runner.wait)
+    await off((checked.folder / "began").unlink)
+
+    async with checked.runs():
+        await auntil((checked.folder / "began").exists)
+        after = {process.pid for process in await off(checks, checked)}
+
+    assert before
+    assert not before & after
+    assert [] == await off(checks, checked)
+
+
+@pytest.mark.parametrize("deed", ["skip", "retry", "abort"])
+async def test_a_check_that_a_person_does_not_wait_for_is_ended(checked: Site, deed: Deed) -> None:
+    async with checked.runs() as now:
+        await auntil((checked.folder / "began").exists)
+        (before,) = [at.checking for at in now().tasks.values()]
+        assert before is not None
+        await off(checked.book.steer, deed, "" if deed == "abort" else "a")
+        await off(until, lambda: not is_running(before.pid, before.pid_started))
+
+
+async def test_what_is_started_and_ended_is_so_once_while_the_fleet_does_not_show_it_yet(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    done: list[str] = []
+    for kind, name in ((Starter, "start"), (Deeds, "end")):
+        original = getattr(kind, name)
+
+        async def counted(*arguments: Any, name: str = name, original: Any = original) -> None:
+            done.append(name)
+            await original(*arguments)
+
+        monkeypatch.setattr(kind, name, counted)
+
+    await site.run()
+
+    assert ["end"] == done
+
+
+TWO = """advance = "auto"
+worktree = "own"
+[[task]]
+id = "a"
+prompt = "hang"
+[[task]]
+id = "b"
+prompt = "hang"
+"""
+
+
+async def test_while_the_machine_is_busy_one_task_runs_and_no_further_one_begins(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    site = await off(Site, house, TWO.replace('"own"', '"folder"'))
+    busy = msgspec.structs.replace(CONFIG, plans=Plans(max_load=1.0))
+    monkeypatch.setattr(os, "getloadavg", lambda: (1e6, 0.0, 0.0))
+
+    async with site.runs(busy) as now:
+        await auntil(lambda: now().of("a").state is TaskState.RUNNING)
+        for _ in range(3):  # it looks after each of these what it may begin
+            await off(site.book.steer, "pause")
+            await auntil(lambda: now().state == "paused")
+            await off(site.book.steer, "resume")
+            await auntil(lambda: now().state == "running")
+        assert TaskState.WAITING is now().of("b").state
+
+        monkeypatch.setattr(os, "getloadavg", lambda: (0.0, 0.0, 0.0))
+        await auntil(lambda: now().of("b").state is TaskState.RUNNING)
+
+
+async def test_an_agent_inside_knows_its_peers_with_their_branches_and_the_files_that_they_change(house: House) -> None:
+    repo = await off(Repo, house.folder / "work")
+    site = await off(Site, house, TWO)
+    async with site.runs() as now:
+        await auntil(lambda: all(now().of(id_).state is TaskState.RUNNING for id_ in "ab"))
+        own = now().of("a")
+        await off((Path(own.workdir) / "new.py").write_text, "x = 1\n")
+        await off(repo.commit, "done.py", "y = 1\n", Path(own.workdir))
+
+        def peer() -> Peer | None:
+            known = context_of(site.places, SessionId(now().of("b").session))
+            seen = next((one for one in known.peer_sessions if one.task == 1), None) if known else None
+            return seen if seen is not None and seen.files == ("done.py", "new.py") else None
+
+        seen = await off(until, peer)
+        assert (own.session, own.name, own.branch, "running") == (seen.id, seen.name, seen.branch, seen.task_state)
+
+
+CLAIMS = TWO.replace("hang", "say done").replace('"own"', '"shared"').replace('"auto"', '"auto"\nlimit = 1')
+
+
+async def test_a_claim_with_nothing_changed_says_so_in_a_shared_worktree_too(house: House) -> None:
+    repo = await off(Repo, house.folder / "work")
+    site = await off(Site, house, CLAIMS)
+    asking = msgspec.structs.replace(CONFIG, plans=Plans(max_load=0, believe=False))
+    async with site.runs(asking) as now:
+        await auntil(lambda: all(now().of(id_).state is TaskState.CLAIMED for id_ in "ab"))
+        assert [0, 0] == [now().of(id_).changed for id_ in "ab"]
+
+        shared = Path(now().of("a").workdir)
+        await off(repo.commit, "new.py", "x = 1\n", shared)
+        await off(site.book.steer, "retry", "a")
+        await auntil(lambda: now().of("a").attempt == 2 and now().of("a").state is TaskState.CLAIMED)
+        assert now().of("a").changed == 0  # that was before it began

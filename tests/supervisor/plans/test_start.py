@@ -10,7 +10,7 @@ from kasmon.model.plan.read import read
 from kasmon.paths import places
 from kasmon.store.plan import PlanBook, plans
 from kasmon.supervisor.plans import start
-from kasmon.supervisor.plans.runner import ID
+from kasmon.supervisor.plans.process import ID
 
 TEXT = "## Wave 1\n### Task 1: a\n"
 

@@ -1,0 +1,145 @@
+"""What a plan's runner does to tasks that have begun: each notes what came of it, in the plan's log."""
+
+import asyncio
+import contextlib
+import logging
+import time
+from pathlib import Path
+from typing import Final
+
+from kasmon.config import Config
+from kasmon.errors import KasmonError, RemoteUnreachableError, SessionEndedError
+from kasmon.model.fleet import Fleet
+from kasmon.model.permission import SessionId
+from kasmon.model.plan.fact import PlanFact, TaskClaimed, TaskDone, TaskFailed
+from kasmon.model.plan.next import Claim, Settle
+from kasmon.model.plan.run import TaskRun
+from kasmon.model.plan.spec import Plan, Task
+from kasmon.model.state import SessionState
+from kasmon.paths import Places, private_folder, write_private
+from kasmon.store.plan import PlanBook
+from kasmon.supervisor import verb
+from kasmon.supervisor.changed import changed
+from kasmon.supervisor.plans import place
+from kasmon.supervisor.plans.check import run_check
+from kasmon.supervisor.plans.elsewhere import Elsewhere
+from kasmon.supervisor.plans.session import variables
+from kasmon.supervisor.worktree import Tree
+from kasmon.tmux.ssh import Machine
+
+REACHED_S: Final = 60.0
+"""So long a machine may not answer until a task there counts as called done without its result."""
+
+log = logging.getLogger(__name__)
+
+
+class Deeds:
+    """What is done to the tasks of the plan of *book*; only its runner does."""
+
+    def __init__(self, where: Places, book: PlanBook, config: Config) -> None:
+        self._where = where
+        self._book = book
+        self._elsewhere = Elsewhere(config.remote.ssh)
+        self._unreachable_since: dict[str, float] = {}
+        """Session -> when its machine did not answer first, in seconds of any clock."""
+
+    async def claim(self, plan: Plan, step: Claim) -> None:
+        """Note that the step's task is called done, with what it changed, and keep the result that it left."""
+        task, at = step.task, self._book.run.of(step.task.id)
+        if not step.word.by:
+            await self._note(TaskFailed(at=time.time(), task=task.id, attempt=step.attempt, why=step.word.text))
+            return
+        is_own = (task.worktree or plan.worktree) == "own"
+        if (machine := self._elsewhere.machine(plan, self._book.run, task)) is not None:
+            differ = None
+            left, but = await self._result_of(machine, task, at.session)
+        else:
+            differ, left, but = *await asyncio.to_thread(_left_here, task, at, is_own), ""
+        claimed = TaskClaimed(
+            at=time.time(),
+            task=task.id,
+            attempt=step.attempt,
+            by=step.word.by,
+            text=f"{step.word.text}{but}",
+            changed=differ,
+        )
+        await asyncio.to_thread(self._keep, task, left, claimed)
+
+    async def _result_of(self, machine: Machine, task: Task, session: str) -> tuple[str, str]:
+        """What *task* left for others on *machine*, and what is to be said where nobody can tell.
+
+        Raises:
+            RemoteUnreachableError: if that does not answer, and not for long yet.
+        """
+        try:
+            return await self._elsewhere.result(machine, task, place.LONGEST_RESULT), ""
+        except RemoteUnreachableError as error:
+            since = self._unreachable_since.setdefault(session, time.monotonic())
+            if time.monotonic() < since + REACHED_S:
+                raise
+            return "", f" (what it left on {machine.host} was not fetched: {error.why})"
+
+    async def check(self, plan: Plan, task: Task, attempt: int) -> None:
+        """Run the check of *task* where that worked, and note what it says."""
+        run = self._book.run
+        at = run.of(task.id)
+        if (machine := self._elsewhere.machine(plan, run, task)) is not None:
+            own = variables(self._book.plan, task, at.session, {})
+            await self._note(await self._elsewhere.check(machine, task, attempt, at.session, own, self._note))
+            return
+        own = variables(self._book.plan, task, at.session)
+        await self._note(await run_check(task.id, attempt, task.check, at.workdir or "/", own, self._note))
+
+    async def drop_check(self, host: str, session: str) -> None:
+        """End the check of *session* on the machine *host*: nobody waits for it any more."""
+        await self._elsewhere.end_check(host, session)
+
+    async def settle(self, step: Settle, fleet: Fleet) -> None:
+        """Note how the step's task went; a command that failed and goes on is interrupted."""
+        fact = TaskDone if step.done else TaskFailed
+        at = self._book.run.of(step.task.id)
+        await self._note(fact(at=time.time(), task=step.task.id, attempt=step.attempt, why=step.why))
+        known = fleet.get(SessionId(at.session))
+        if step.task.run and not step.done and known is not None and known.state is SessionState.WORKING:
+            with contextlib.suppress(KasmonError):  # another command may go on in its terminal, if this one leaves it
+                await verb.interrupt(self._where, known)
+
+    async def end(self, session: SessionId, fleet: Fleet) -> None:
+        """End *session*, which no task needs any more."""
+        known = fleet.get(session)
+        if known is not None and known.exists:
+            with contextlib.suppress(SessionEndedError):  # the fleet that we saw was not the newest
+                await verb.stop(self._where, known)
+
+    def _keep(self, task: Task, result: str, claimed: TaskClaimed) -> None:
+        """Keep what *task* left, if anything, before it counts as claimed."""
+        if result:
+            path = self._book.result(task)
+            private_folder(path.parent)
+            write_private(path, result.encode())
+        self._book.note(claimed)
+
+    async def _note(self, fact: PlanFact) -> None:
+        await asyncio.to_thread(self._book.note, fact)
+
+
+def _changed(at: TaskRun, is_own: bool) -> int | None:
+    """How many files differ from where the task began; None where nobody can tell.
+
+    In a worktree that it shares others change files too: it is known there only that nobody changed any.
+    """
+    if not at.base:
+        return None
+    tree = Tree(path=at.workdir, branch=at.branch, base=at.base)
+    if not is_own:
+        return 0 if at.found and place.state_of(tree) == at.found else None
+    try:
+        return len(changed(Path(tree.path), tree.base))
+    except KasmonError as error:
+        log.warning("what changed in %s: %s", tree.path, error)
+        return None
+
+
+def _left_here(task: Task, at: TaskRun, is_own: bool) -> tuple[int | None, str]:
+    """How many files *task* changed, and what it left for others."""
+    return _changed(at, is_own), place.result(Path(at.workdir or "."), task, at.began_at)

@@ -1,0 +1,45 @@
+"""`kasmon tell`, as the agent of a task says it: to a peer, to its wave, into the notes."""
+
+from tests.cli.line import LIMIT_S, Line
+from tests.waiting import until
+
+
+def crew(kasmon: Line) -> list[str]:
+    """Three of one wave; their plan need not run."""
+    place = ("--wave", "1", "--peers", "3")
+    return [kasmon.new(name, "hang", "--task", n, *place) for n, name in (("1", "a"), ("2", "b"), ("3", "c"))]
+
+
+def test_a_peer_and_a_wave_get_it_each_with_a_receipt(kasmon: Line) -> None:
+    teller, b, c = crew(kasmon)
+    until(lambda: 3 == len(kasmon.json("ls", "--state", "working")["sessions"]), LIMIT_S)
+
+    to_one = kasmon("tell", "2", "say hello", "--json", KASMON_SESSION=teller).json["receipts"]
+    to_all = kasmon("tell", "wave", "-", "--json", given="say hello all", KASMON_SESSION=teller).json["receipts"]
+
+    assert [(b, "queued")] == [(one["session"], one["state"]) for one in to_one]
+    assert {b: "queued", c: "queued"} == {one["session"]: one["state"] for one in to_all}
+    assert "c: queued" in kasmon("tell", "c", "say again", KASMON_SESSION=teller).out
+
+
+def test_of_a_wave_the_one_that_takes_no_more_is_named_and_the_others_get_it(kasmon: Line) -> None:
+    teller, _, _ = crew(kasmon)
+    until(lambda: 3 == len(kasmon.json("ls", "--state", "working")["sessions"]), LIMIT_S)
+    for _ in range(6):
+        assert 0 == kasmon("tell", "b", "say hello", KASMON_SESSION=teller).code
+
+    refused = kasmon("tell", "b", "say hello", KASMON_SESSION=teller)
+    wave = kasmon("tell", "wave", "say hello", KASMON_SESSION=teller)
+
+    assert (4, True) == (refused.code, "'b' got 6 messages of peers within 60 s" in refused.err)
+    assert "b: refused, 'b' got 6 messages" in wave.out
+    assert "c: queued" in wave.out
+
+
+def test_outside_of_a_session_there_is_no_peer_and_without_a_plan_no_notes(kasmon: Line) -> None:
+    session = kasmon.new("alone", "say hello")
+
+    assert 2 == kasmon("tell", "wave", "hello").code
+    assert "is of no wave" in kasmon("tell", "wave", "hello", KASMON_SESSION=session).err
+    assert "is of no plan" in kasmon("tell", "notes", "hello", KASMON_SESSION=session).err
+    assert "nothing to tell" in kasmon("tell", "wave", "", KASMON_SESSION=session).err
