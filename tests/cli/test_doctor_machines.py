@@ -1,0 +1,71 @@
+"""`kasmon doctor` asks the other machines that sessions run on: whether they answer, and which tmux they have."""
+
+import shutil
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from kasmon.commands.check import Check
+from kasmon.commands.check_machines import machines
+from kasmon.commands.checks import known_of_tmux
+from kasmon.config import Config
+from kasmon.supervisor.create import NewSession, prepare
+from tests.supervisor.house import House
+
+SSH = """#!/bin/sh
+while [ "$1" != -- ]; do shift; done
+shift
+if [ "$1" = gone ]; then echo 'ssh: connect to host gone port 22: Connection refused' >&2; exit 255; fi
+PATH={folder}/$1
+exec {sh}
+"""
+"""A machine is a folder of programs."""
+
+
+@pytest.fixture
+def house(tmp_path: Path) -> Iterator[House]:
+    house = House()
+    for name, said in (("old", "tmux 3.3a"), ("new", "tmux 3.5a"), ("bare", "")):
+        (tmp_path / name).mkdir()
+        if said:
+            (tmp_path / name / "tmux").write_text(f"#!{shutil.which('sh')}\necho '{said}'\n")
+            (tmp_path / name / "tmux").chmod(0o755)
+    (tmp_path / "ssh").write_text(SSH.format(folder=tmp_path, sh=shutil.which("sh")))
+    (tmp_path / "ssh").chmod(0o755)
+    house.places.config.mkdir(mode=0o700, parents=True, exist_ok=True)
+    (house.places.config / "config.toml").write_text(f'[remote]\nssh = ["{tmp_path / "ssh"}"]\n')
+    yield house
+    house.close()
+
+
+def looked(house: House, *hosts: str) -> list[Check]:
+    """What is said where sessions ran on *hosts*."""
+    for host in hosts:
+        prepare(house.places, Config(), NewSession(name=f"on-{host}", agent=f"shell@{host}"), time.time())
+    return list(machines(house.places, known_of_tmux))
+
+
+def test_each_machine_that_was_used_has_a_line_with_its_tmux(house: House) -> None:
+    old, new = looked(house, "old", "new")
+
+    assert ("machine-old", "warn") == (old.id, old.level)
+    assert old.text.startswith("'old' answers, with tmux 3.3a: it dies when")
+    assert ("machine-new", "ok", "'new' answers, with tmux 3.5a", "") == (new.id, new.level, new.text, new.fix)
+
+
+def test_a_machine_without_tmux_and_one_that_does_not_answer_say_what_to_do(house: House) -> None:
+    bare, gone = looked(house, "bare", "gone")
+
+    assert ("fail", "'bare' answers, and has no tmux: no agent can be started there") == (bare.level, bare.text)
+    assert "Install tmux" in bare.fix
+    assert "warn" == gone.level
+    assert "'gone' does not answer: ssh: connect to host gone port 22: Connection refused" == gone.text
+    assert "See what `ssh gone` says" in gone.fix
+
+
+def test_where_none_was_used_nobody_is_asked(house: House) -> None:
+    prepare(house.places, Config(), NewSession(name="here", agent="shell", workdir="/"), time.time())
+
+    assert [] == list(machines(house.places, known_of_tmux))
