@@ -377,7 +377,41 @@ class TestSteering:
 
             assert "done" == (await ended(heard)).reason
             assert "this" == said(heard)[-1]
-            assert 1 == len(of(heard, TurnStarted))
+            assert 1 == len(of(heard, TurnEnded))
+            assert ["go %% slow 30 w", "no, this %% say this"] == [turn.prompt for turn in of(heard, TurnStarted)]
+
+    async def test_what_it_had_not_taken_in_when_it_was_interrupted_is_gone_and_told(
+        self, codex: RealAgent, stub: ModelStub
+    ) -> None:
+        """It is in no history, so nobody may call it said."""
+        async with opened(asking(codex)) as heard:
+            await heard.prompt("go %% bash touch no.txt %% say after")
+            await heard.until_asked()
+            await heard.prompt("hurry up %% say hurried")
+            await heard.agent.send(Interrupt())
+            assert ("interrupted", ("hurry up %% say hurried",)) == ((end := await ended(heard)).reason, end.dropped)
+            await heard.prompt("and now %% say now")
+            await ended(heard, 2)
+
+            assert ["and now %% say now"] == [turn.prompt for turn in of(heard, TurnStarted)[1:]]
+            assert [] == [said for turn in stub.turns for said in turn["users"] if "hurry" in said]
+
+    async def test_two_prompts_at_once_are_one_turn_that_shows_both(self, codex: RealAgent) -> None:
+        async with opened(plain(codex)) as heard:
+            await asyncio.gather(heard.prompt("one %% slow 20 w"), heard.prompt("two %% say two"))
+            await auntil(lambda: "two" in said(heard), LIMIT_S)
+
+            assert ["one %% slow 20 w", "two %% say two"] == [turn.prompt for turn in of(heard, TurnStarted)]
+
+    async def test_a_prompt_that_it_does_not_take_is_refused_in_its_words(
+        self, codex: RealAgent, stub: ModelStub
+    ) -> None:
+        stub.must_be_called = False
+        async with opened(plain(codex)) as heard:
+            with pytest.raises(RefusedError, match=r"^codex did not take the prompt: Input exceeds .*[^.]\.$"):
+                await heard.prompt("x" * 1_100_000)
+
+            assert [] == of(heard, TurnStarted)
 
 
 class TestResume:

@@ -16,7 +16,8 @@ from kasmon.config import parse
 from kasmon.errors import TimedOutError
 from kasmon.model.permission import Decision
 from tests.agents.stack import Stack, beside, stacked
-from tests.execution.rows import INTERRUPT, KEPT, LAUNCH, asks, say, staged, walk
+from tests.execution.rows import walk
+from tests.execution.stage import INTERRUPT, KEPT, LAUNCH, asks, say, staged
 
 pytestmark = [pytest.mark.agents, pytest.mark.timeout(120)]
 stub, stack = pytest.fixture(beside), pytest.fixture(stacked)
@@ -73,11 +74,6 @@ class Real:
         pid = await one.pid()
         assert pid
         os.kill(pid, signal.SIGKILL)
-
-    def rests(self) -> None:
-        """Gemini's file may not be of this minute: see `kasmon.backends.acp.gemini`."""
-        for chat in (self.stack.agent.home / ".gemini" / "tmp").glob("*/chats/session-*"):
-            chat.rename(chat.with_name(f"session-2026-01-01T00-00-{chat.name.rsplit('-', 1)[1]}"))
 
     def forgets(self) -> bool:
         for folder in MEMORY:

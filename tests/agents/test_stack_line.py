@@ -2,7 +2,7 @@
 
 import pytest
 
-from kasmon.model.event import RequestAnswered
+from kasmon.model.event import ReceiptMoved, RequestAnswered
 from kasmon.model.state import SessionState
 from tests.agents.real import BACKENDS
 from tests.agents.stack import Stack, beside, gone, stacked
@@ -73,6 +73,25 @@ def test_what_it_asks_is_answered_from_the_command_line(stack: Stack) -> None:
     by = ["user", "user", "user", "policy", "user", "policy"]
     assert list(zip(["allow", "deny", "always", "allow", "never", "deny"], by, strict=True)) == decided
     assert rule["id"] == stack.facts(session, RequestAnswered)[3].rule
+
+
+@BOTH
+def test_what_is_said_into_a_running_turn_is_shown_and_its_receipt_goes_on(stack: Stack) -> None:
+    """At a command's end claude takes it in, codex at any time."""
+    wait = 'import pathlib, time; [time.sleep(0.05) for _ in iter(pathlib.Path("go").exists, True)]'
+    stack.configure(*stack.asking)
+    session = stack.new("worker", f"go %% bash python3 -c '{wait}' %% say never")
+    assert 0 == stack.answer(stack.asked(), "allow").code
+    stack.until_state(session, SessionState.WORKING)
+    done = stack("send", "worker", "--when", "now", "no, this %% say this")
+    assert 0 == done.code, done.err
+    (stack.agent.workdir / "go").touch()
+    stack.turned(session, 1)
+
+    text = stack("read", "worker").out
+    assert text.index("❯ go") < text.index("❯ no, this %% say this") < text.index("── done")
+    steps = [str(fact.receipt.state) for fact in stack.facts(session, ReceiptMoved) if "no, this" in fact.receipt.text]
+    assert ["typed", "submitted", "started", "finished"] == steps
 
 
 @pytest.mark.parametrize("name", ["claude"])

@@ -13,7 +13,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from kasmon.backends.base import Agent, Backend, Chunk
+from kasmon.backends.base import Agent, Backend, Chunk, Learned
 from kasmon.errors import RequestClosedError, SessionEndedError, StaleRequestError
 from kasmon.model.command import Answer, Interrupt, Launch, Mode, Prompt, Stop
 from kasmon.model.event import (
@@ -49,6 +49,8 @@ class Heard:
 
     async def listen(self) -> None:
         async for said in self.agent.events():
+            if isinstance(said, Learned):
+                continue
             self.all.append(said)
             if not isinstance(said, Chunk):
                 self.facts.append(said)

@@ -32,6 +32,8 @@ LAST_S: Final = 1.5
 """How long its process may outlast its output, and its output its process."""
 PARTING_S: Final = 2.0
 """How long the end of a running turn is tried before the process is ended."""
+OWN_END_S: Final = 0.01
+"""How long the end of a turn that is on its way already is listened for before the turn is cancelled."""
 INTERRUPTED: Final = "the turn was interrupted"
 GONE: Final = (ConnectionError, SessionEndedError)
 
@@ -205,17 +207,24 @@ class AcpAgent:
             answer = await self._peer.prompt(self._session, text)
         except RequestError as error:
             ended = turn.failed(error, self._around.secrets, self._known.log_in, time.time())
-            if self._questions.is_closed:  # some answer their interrupt like that
-                ended = [TurnEnded(at=time.time(), reason="interrupted")]
         except GONE:
             return  # its end says more
         finally:
+            was_cancelled = self._questions.is_closed
             self._turn, self._heard.in_turn, self._questions.is_closed = None, False, False
         at = time.time()
         self._questions.withdraw("the turn ended", at)
-        if answer is not None and not (ended := [end] if (end := turn.ended(answer, at)) is not None else []):
-            ended = [*self._translation.foreign.seen("stopReason", answer, at), TurnEnded(at=at)]
+        if was_cancelled:  # some tell it as an error, or as if they were done
+            ended = [TurnEnded(at=at, reason="interrupted")]
+        elif answer is not None:
+            ended = self._outcome(answer, at)
         self._say([*self._translation.ends(at, answer), *ended])
+
+    def _outcome(self, answer: dict[str, Any], at: float) -> list[Event]:
+        """How the turn ended that the agent ended itself, by its *answer*."""
+        if (end := turn.ended(answer, at)) is not None:
+            return [end]
+        return [*self._translation.foreign.seen("stopReason", answer, at), TurnEnded(at=at)]
 
     async def _answer(self, answer: Answer) -> None:
         if self._questions.forms.has(answer.request):
@@ -239,8 +248,14 @@ class AcpAgent:
         self._questions.withdraw(INTERRUPTED, time.time())
 
     async def _cancel(self) -> None:
-        """Ask the agent to end the turn. That goes first: one that is denied before might take its next step."""
-        if self._turn is None:
+        """Ask the agent to end the turn. That goes first: one that is denied before might take its next step.
+
+        From then on the turn's end is an interrupt, whatever the agent calls it.
+        """
+        if (running := self._turn) is None:
+            return
+        await asyncio.wait([running], timeout=OWN_END_S)
+        if self._turn is not running:
             return
         self._questions.is_closed = True
         try:

@@ -14,6 +14,7 @@ from kasmon.backends.trust import check
 from kasmon.backends.version import explained
 from kasmon.errors import ExtraMissingError, LaunchError, UnfitAgentError
 from kasmon.model.command import Launch
+from kasmon.paths import places
 
 SDK: Final = "acp"
 
@@ -49,11 +50,15 @@ class AcpBackend:
         around = await asyncio.to_thread(surroundings, launch, agent.own)
         around = Surroundings({**agent.variables, **around.variables}, around.secrets)
         await asyncio.to_thread(check, self.name, launch.argv, launch.workdir, around.variables)
-        if launch.resume and Habit.TWIN_FILES in agent.habits:
-            await asyncio.to_thread(gemini.remove_twins, launch.resume, around.variables)
-        child = await Child.start(
-            launch.argv, workdir=launch.workdir, environment=around.variables, secrets=around.secrets
-        )
+        argv, variables = launch.argv, around.variables
+        if launch.sandbox is not None:
+            from kasmon.sandbox.inmate import confined
+
+            inmate = await asyncio.to_thread(confined, places(), launch, argv, variables)
+            argv, variables, around = inmate.command, {}, Surroundings(variables, (*around.secrets, *inmate.secrets))
+        elif launch.resume and Habit.TWIN_FILES in agent.habits:
+            await asyncio.to_thread(gemini.remove_twins, launch.resume, variables)
+        child = await Child.start(argv, workdir=launch.workdir, environment=variables, secrets=around.secrets)
         try:
             module = await asyncio.to_thread(import_module, "kasmon.backends.acp.agent")  # half a second
             live = module.AcpAgent(launch, agent, child, around)

@@ -91,9 +91,9 @@ class Forms:
         self._settle(call, CANCELLED)
 
     def _settle(self, call: str, result: Result) -> None:
-        del self._numbers[call]
-        waiting = self._results.pop(call)
-        if not waiting.done():  # the connection's end has cancelled it
+        self._numbers.pop(call, None)
+        waiting = self._results.pop(call, None)
+        if waiting is not None and not waiting.done():  # the end of the turn, or of the connection, may come before
             waiting.set_result(result)
 
 

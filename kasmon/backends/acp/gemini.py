@@ -7,7 +7,9 @@ new file for the same id, then finds the old one and goes on in that:
 - Else an empty twin stays behind. The next gemini that starts in this project takes it for a broken conversation, and
   deletes all files of that id: the conversation is gone.
 
-So the first is refused, and twins are taken away before gemini starts and as soon as it has made one.
+So a file of this minute gets the name of an earlier one before, which is all that gemini reads of its name, and twins
+are taken away before gemini starts and as soon as it has made one. In a terminal `gemini --resume` reads the
+conversation first, and needs none of that.
 """
 
 import json
@@ -19,6 +21,8 @@ from typing import Any, Final
 from kasmon.errors import LaunchError
 
 MINUTE: Final = "%Y-%m-%dT%H-%M"
+BACK: Final = 60
+"""How many minutes back a file may be called."""
 SHORT_ID: Final = 8
 EMPTY_BYTES: Final = 256 * 1024
 """A file longer than this holds something."""
@@ -26,22 +30,30 @@ CONTEXT: Final = "<session_context>"
 """How the message begins that gemini puts into every conversation itself."""
 
 
-def check_minute(conversation: str, variables: Mapping[str, str], now: float) -> None:
-    """Refuse to load *conversation* while that would destroy it. Blocks.
+def leave_minute(conversation: str, variables: Mapping[str, str], now: float) -> None:
+    """See to it that *conversation* can be loaded in this minute, also where it has begun in it. Blocks.
 
     Args:
         variables: gemini's environment.
         now: seconds since the epoch.
 
     Raises:
-        LaunchError: if the conversation began in this minute.
+        LaunchError: if its file cannot have another name; loading it would destroy it.
     """
     minute = time.strftime(MINUTE, time.gmtime(now))
-    if any(file.name.startswith(f"session-{minute}-") for file in _files(conversation, variables)):
-        raise LaunchError(
-            "gemini loses a conversation that it goes on with in the very minute in which it began.",
-            hint=f"Try again in {60 - int(now) % 60} s.",
-        )
+    for file in list(_files(conversation, variables)):
+        rest = file.name.removeprefix(f"session-{minute}-")
+        if rest == file.name:
+            continue
+        earlier = (time.strftime(MINUTE, time.gmtime(now - 60 * back)) for back in range(1, BACK))
+        names = (file.with_name(f"session-{before}-{rest}") for before in earlier)
+        try:
+            file.rename(next(name for name in names if not name.exists()))
+        except (OSError, StopIteration) as error:
+            raise LaunchError(
+                "gemini loses a conversation that it goes on with in the very minute in which it began.",
+                hint=f"Try again in {60 - int(now) % 60} s.",
+            ) from error
 
 
 def remove_twins(conversation: str, variables: Mapping[str, str]) -> None:

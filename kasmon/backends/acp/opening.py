@@ -115,7 +115,7 @@ class Opening:
     async def _loaded(self, session: str, history: History) -> Conversation:
         has_twins = Habit.TWIN_FILES in self._known.habits
         if has_twins:
-            await asyncio.to_thread(gemini.check_minute, session, self._around.variables, time.time())
+            await asyncio.to_thread(gemini.leave_minute, session, self._around.variables, time.time())
         settings = offered(await self._peer.load(session, self._launch.workdir))
         if has_twins:
             await asyncio.to_thread(gemini.remove_twins, session, self._around.variables)

@@ -3,6 +3,7 @@
 import asyncio
 import time
 from importlib import import_module
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from kasmon.backends.base import Abilities, Agent
@@ -16,6 +17,7 @@ from kasmon.backends.claude.usage import Usage
 from kasmon.backends.version import explained
 from kasmon.errors import LaunchError, UnfitAgentError
 from kasmon.model.command import Launch
+from kasmon.paths import places
 
 if TYPE_CHECKING:
     from kasmon.backends.claude.agent import ClaudeAgent
@@ -51,7 +53,13 @@ class ClaudeBackend:
         """
         began, limit_s = time.time(), launch.handshake_s or HANDSHAKE_S
         plan = await asyncio.to_thread(planned, launch)
-        child = await Child.start(plan.argv, workdir=launch.workdir, environment=plan.variables, secrets=plan.secrets)
+        argv, variables, secrets = plan.argv, plan.variables, plan.secrets
+        if launch.sandbox is not None:
+            from kasmon.sandbox.inmate import confined
+
+            inmate = await asyncio.to_thread(confined, places(), launch, argv, variables)
+            argv, variables, secrets = inmate.command, {}, (*secrets, *inmate.secrets)
+        child = await Child.start(argv, workdir=launch.workdir, environment=variables, secrets=secrets)
         settings, usage = Settings(plan.conversation, may_bypass=launch.bypassing), Usage(launch.used, plan.carried)
         translator = Translator(launch.session, settings, usage)
         agent: ClaudeAgent | None = None
@@ -76,10 +84,22 @@ class ClaudeBackend:
         self, agent: "ClaudeAgent", launch: Launch, plan: Plan, child: Child, settings: Settings, at: float
     ) -> None:
         answer = await agent.connect()
-        conversation = await asyncio.to_thread(conversation_of, plan.config, child.pid)
+        conversation = await asyncio.to_thread(_conversation, launch, plan.config, child.pid)
         check(launch, plan, answer, conversation)
         settings.conversation = conversation or settings.conversation
         agent.begin(*introduction(launch, plan, settings, answer, child.pid, at))
+
+
+def _conversation(launch: Launch, config: Path, pid: int) -> str:
+    """The id of the conversation that its process has; empty where that is not known."""
+    if launch.sandbox is None:
+        return conversation_of(config, pid)
+    from kasmon.sandbox.inmate import agent_behind
+    from kasmon.sandbox.process import name_inside
+
+    agent = agent_behind(pid)
+    name = name_inside(agent) if agent is not None else ""
+    return conversation_of(config, int(name)) if name else ""
 
 
 backend = ClaudeBackend()

@@ -38,7 +38,8 @@ def transcript(config: Path, conversation: str) -> Path | None:
     if not conversation or "/" in conversation:
         return None
     try:
-        return next(iter(sorted(config.glob(f"projects/*/{escape(conversation)}.jsonl"))), None)
+        found = sorted(config.glob(f"projects/*/{escape(conversation)}.jsonl"))
+        return next((file for file in found if file.is_file()), None)
     except OSError:
         return None
 

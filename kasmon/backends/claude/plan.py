@@ -19,6 +19,7 @@ from kasmon.backends.surroundings import surroundings
 from kasmon.backends.trust import check
 from kasmon.errors import ExtraMissingError, LaunchError
 from kasmon.model.command import Launch, Used
+from kasmon.paths import places
 
 SDK: Final = "claude-agent-sdk"
 
@@ -62,6 +63,11 @@ def planned(launch: Launch) -> Plan:
     around = surroundings(launch, OWN_PREFIXES)
     variables = environment(launch, around.variables, sdk)
     check("claude", launch.argv, launch.workdir, variables)
+    if launch.sandbox is not None:  # it remembers in its home there
+        from kasmon.sandbox.inmate import home_of
+
+        variables["HOME"] = str(home_of(places(), launch.session))
+        variables.pop("CLAUDE_CONFIG_DIR", None)
     chosen = chooses_conversation(launch.argv[1:])
     known, begin, resume = None, "", launch.resume or ""
     if resume:

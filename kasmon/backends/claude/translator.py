@@ -139,7 +139,7 @@ class Translator:
             self.turns.is_limited = True
             yield from self.limit.refused(message, why, at)
         elif error == NO_LOGIN:
-            yield NoticeRaised(at=at, text=f"{why}. {LOG_IN}", level="error")
+            yield NoticeRaised(at=at, text=f"{why.rstrip('. ')}. {LOG_IN}", level="error")
 
     def _of_system(self, name: str, message: Message, at: float) -> Iterator[Said]:
         match name:

@@ -14,6 +14,7 @@ from kasmon.backends.surroundings import Surroundings, surroundings
 from kasmon.backends.version import explained
 from kasmon.errors import LaunchError, SessionEndedError, UnfitAgentError
 from kasmon.model.command import Launch
+from kasmon.paths import places
 
 HANDSHAKE_S: Final = 45.0
 """How long codex may take to open a conversation; starting MCP servers takes most of it."""
@@ -56,12 +57,13 @@ class CodexBackend:
         asked = wanted(launch.argv[1:], launch.model)
         there = await asyncio.to_thread(_surroundings, launch)
         path = await asyncio.to_thread(program.found, launch.agent, launch.argv[0], there.variables)
-        child = await Child.start(
-            (path, "app-server", *asked.arguments),
-            workdir=launch.workdir,
-            environment=there.variables,
-            secrets=there.secrets,
-        )
+        argv, variables = (path, "app-server", *asked.arguments), there.variables
+        if launch.sandbox is not None:
+            from kasmon.sandbox.inmate import confined
+
+            inmate = await asyncio.to_thread(confined, places(), launch, argv, variables)
+            argv, variables, there = inmate.command, {}, Surroundings(variables, (*there.secrets, *inmate.secrets))
+        child = await Child.start(argv, workdir=launch.workdir, environment=variables, secrets=there.secrets)
         agent = CodexAgent(launch, child, there.secrets)
         limit_s = HANDSHAKE_S if launch.handshake_s is None else launch.handshake_s
         try:

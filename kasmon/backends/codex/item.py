@@ -11,9 +11,11 @@ from kasmon.model.event import Event, MessageSaid, NoticeRaised, ThoughtSaid, To
 
 SHELL: Final = "shell"
 PATCH: Final = "apply_patch"
+PERSONS: Final = "userMessage"
+"""What a person said."""
 SHELLS: Final = frozenset(f"{folder}{name}" for folder in ("", "/bin/", "/usr/bin/") for name in ("bash", "sh", "zsh"))
 """Programs that are known to run the text behind `-c`; another program of such a name may do anything."""
-QUIET: Final = frozenset({"userMessage", "hookPrompt", "functionCallOutput", "subAgentActivity", "enteredReviewMode"})
+QUIET: Final = frozenset({PERSONS, "hookPrompt", "functionCallOutput", "subAgentActivity", "enteredReviewMode"})
 """Types that say nothing that is not said elsewhere."""
 TOOLS: Final[dict[str, Callable[[Table], tuple[str, str]]]] = {
     "commandExecution": lambda item: (SHELL, script(text(item, "command"))),
@@ -77,6 +79,12 @@ def finished(item: Table, workdir: str, within: str, now: float) -> Event | None
     if kind == "contextCompaction":
         return NoticeRaised(at=now, text="Codex has summarised the conversation to make room for more.")
     return None
+
+
+def words(item: Table) -> str:
+    """What a person said with *item*; empty for any other item."""
+    parts = rows(item, "content") if text(item, "type") == PERSONS else []
+    return "\n".join(text(part, "text") for part in parts if at(part, "type") == "text")
 
 
 def script(command: str) -> str:

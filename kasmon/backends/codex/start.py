@@ -1,13 +1,13 @@
 """How a conversation with codex begins: is it logged in, which thread does it open, and is that the one of before."""
 
 import re
-from collections.abc import Sequence
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 
 from kasmon import __version__
-from kasmon.backends.codex.shape import Table, at, rows, text
+from kasmon.backends.codex.item import words
+from kasmon.backends.codex.shape import Table, rows, text
 from kasmon.backends.codex.wire import CallRefusedError, Wire
 from kasmon.backends.version import advice
 from kasmon.errors import LaunchError, UnfitAgentError
@@ -140,13 +140,8 @@ async def _prompts(wire: Wire, thread: str, turns: int) -> list[str]:
         history = await wire.call("thread/turns/list", asked)
     except CallRefusedError:
         return []
-    newest = [_said(item) for turn in rows(history, "data") for item in reversed(rows(turn, "items"))]
+    newest = [words(item) for turn in rows(history, "data") for item in reversed(rows(turn, "items"))]
     return [said for said in newest if said]
-
-
-def _said(item: Table) -> str:
-    parts: Sequence[Any] = rows(item, "content") if text(item, "type") == "userMessage" else ()
-    return "\n".join(text(part, "text") for part in parts if at(part, "type") == "text")
 
 
 def _is_same(said: str, remembers: str) -> bool:

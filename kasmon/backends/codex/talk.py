@@ -5,7 +5,6 @@ main one are the session's turns; of the others come what they say and do, and w
 """
 
 import json
-from collections import deque
 from collections.abc import Callable
 from typing import Final, Literal, TypeAlias
 
@@ -13,12 +12,13 @@ from kasmon.backends.base import Chunk
 from kasmon.backends.codex import item as items
 from kasmon.backends.codex.ask import Setting
 from kasmon.backends.codex.asks import Asks, CallId
+from kasmon.backends.codex.given import Given
 from kasmon.backends.codex.meter import Meter, is_limit
 from kasmon.backends.codex.notices import Notices, failure
 from kasmon.backends.codex.settings import MODES, Settings, settings
 from kasmon.backends.codex.shape import Table, number, rows, table, text
 from kasmon.backends.codex.work import Work
-from kasmon.model.command import Launch, Prompt
+from kasmon.model.command import Launch
 from kasmon.model.event import (
     Event,
     PlanItem,
@@ -47,6 +47,7 @@ class Talk:
         self.main = ""
         """The main thread's id; empty until `begin`."""
         self.asks = Asks()
+        self.given = Given()
         self.notices = Notices()
         self.settings = Settings()
         self.turns: dict[str, str] = {}
@@ -56,7 +57,6 @@ class Talk:
         self._launch = launch
         self._work = Work("", launch.workdir)
         self._meter = Meter(launch.used)
-        self._expected: deque[Prompt] = deque()
         self._allowed: dict[CallId, str] = {}
         """The calls that were answered with yes, until codex says that it knows -> their items."""
         self._planned = ""
@@ -104,15 +104,6 @@ class Talk:
         requests = self.asks.opened(call, method, params, setting)
         return [RequestOpened(at=now, request=request) for request in requests] or None
 
-    def expect(self, prompt: Prompt) -> None:
-        """The next turn is that of *prompt*."""
-        self._expected.append(prompt)
-
-    def expect_no_more(self, prompt: Prompt) -> None:
-        """*prompt* begins no turn after all."""
-        if prompt in self._expected:
-            self._expected.remove(prompt)
-
     def answered(self, call: CallId, item: str) -> None:
         """The call *call*, about *item*, was answered with yes."""
         self._allowed[call] = item
@@ -151,7 +142,7 @@ class Talk:
         self._planned = ""
         self._meter.is_limited = False
         self.notices.again()
-        prompt = self._expected.popleft() if self._expected else None
+        prompt = self.given.begun()
         if prompt is None:
             return [*said, TurnStarted(at=now, by="agent")]
         return [*said, TurnStarted(at=now, prompt=prompt.text, by=prompt.by)]
@@ -175,7 +166,8 @@ class Talk:
         """The end of the main thread's turn. It voids all requests: what sub-agents ask is asked again."""
         said: list[Said] = [*self._work.turn_over(self.main, now)]
         said += self._withdrawn(self.asks.of_thread(self.main), now)
-        said.append(TurnEnded(at=now, reason=reason, error=error))
+        dropped = self.given.dropped() if reason == "interrupted" else ()
+        said.append(TurnEnded(at=now, reason=reason, error=error, dropped=dropped))
         return said + [RequestOpened(at=now, request=request) for request in self.asks.waiting()]
 
     def _plan_to_approve(self, params: Table, now: float) -> list[Said]:
@@ -213,7 +205,11 @@ class Talk:
         kind = text(item, "type")
         if not items.is_known(kind):
             return [*self.notices.unknown(f"item {kind}", json.dumps(item, ensure_ascii=False), now)]
-        return [*self._work.started(item, thread, now)]
+        said: list[Said] = [*self._work.started(item, thread, now)]
+        if kind == items.PERSONS and thread == self.main:
+            prompt = self.given.said_back(items.words(item))
+            said += [TurnStarted(at=now, prompt=prompt.text, by=prompt.by)] if prompt is not None else []
+        return said
 
     def _item_completed(self, params: Table, thread: str, now: float) -> list[Said]:
         item = table(params, "item")

@@ -16,6 +16,13 @@ from kasmon.backends.codex.shape import Table, number, table, text
 from kasmon.clean import redact
 from kasmon.errors import RefusedError, SessionEndedError
 
+WISHES: Final = {
+    "turn/start": "the prompt",
+    "turn/steer": "the prompt into its running turn",
+    "turn/interrupt": "the interrupt",
+    "thread/settings/update": "the setting",
+}
+"""What people want by these calls."""
 NOT_FOUND: Final = -32601
 """JSON-RPC's code for a method that the other side does not have."""
 
@@ -43,7 +50,7 @@ class CallRefusedError(RefusedError):
     def __init__(self, method: str, said: str) -> None:
         self.said = said
         """Codex's own words."""
-        super().__init__(f"codex does not do that ({method}): {said}.")
+        super().__init__(f"codex did not take {WISHES.get(method, repr(method))}: {said}.")
 
 
 class Wire:

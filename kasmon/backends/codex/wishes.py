@@ -38,18 +38,20 @@ class Wishes:
         main = self._talk.main
         told: Table = {"threadId": main, "input": _input(prompt.text)}
         if turn := self._talk.turns.get(main):
+            self._talk.given.steer(prompt)
             try:
                 await self._wire.call("turn/steer", {**told, "expectedTurnId": turn})
             except CallRefusedError:
+                self._talk.given.forget(prompt)
                 if self._talk.turns.get(main) == turn:
                     raise
             else:
                 return
-        self._talk.expect(prompt)
+        self._talk.given.expect(prompt)
         try:
             await self._wire.call("turn/start", told)
         except BaseException:
-            self._talk.expect_no_more(prompt)
+            self._talk.given.forget(prompt)
             raise
 
     async def answer(self, answer: Answer) -> None:

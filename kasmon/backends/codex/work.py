@@ -51,7 +51,7 @@ class Work:
             self._leave_running(thread)
             if kind == "agentMessage":
                 self._writing[call] = (thread, "")
-        elif kind == "userMessage":
+        elif kind == items.PERSONS:
             return self.broken_off(thread, now)
         elif kind == "fileChange":
             self.changes[call] = rows(item, "changes")

@@ -395,6 +395,28 @@ def stubborn() -> None:
 # Endings
 
 
+def done_whatever_happens() -> None:
+    """Calls a turn that was cancelled done, and the next one, which nobody cancels."""
+    begin()
+    prompt = hear()
+    write("at work")
+    hear()
+    reply(prompt, {"stopReason": "end_turn"})
+    turns()
+
+
+def done_before() -> None:
+    """Has ended its turn before it hears of its end, and leaves a file that says so."""
+    begin()
+    prompt = hear()
+    write("at work")
+    while not Path("end").exists():
+        time.sleep(0.01)
+    reply(prompt, {"stopReason": "end_turn"})
+    Path("ended").touch()
+    turns()
+
+
 def overloaded() -> None:
     begin()
     refuse(hear(), 429, '{"error": {"code": 429, "message": "too many tokens"}}')

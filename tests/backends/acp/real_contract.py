@@ -168,7 +168,6 @@ class RealContract(Contract):
             assert "SIGKILL" == ended.signal
             with pytest.raises(SessionEndedError):
                 await talk.prompt("go on")
-        self.before_resuming(agent)
         for generation in (2, 3):
             async with self.talk(agent, resume=name, remembers=prompt, generation=generation) as again:
                 started = again.heard.facts[0]
@@ -181,9 +180,6 @@ class RealContract(Contract):
                 await again.turn(prompt)
                 assert ["here again"] == [said.text for said in again.only(MessageSaid)]
                 assert {"zero %% say remember me", prompt} <= set(stub.turns[-1]["users"])
-
-    def before_resuming(self, agent: RealAgent) -> None:
-        """What has to be so before the conversation can be gone on with."""
 
     async def test_a_conversation_that_it_does_not_know_is_an_error(self, agent: RealAgent, stub: ModelStub) -> None:
         stub.must_be_called = False

@@ -28,7 +28,7 @@ from kasmon.model.permission import AskKind, Decision
 from kasmon.model.state import SessionState
 from tests.backends.acp.stage import Stage, give, messages, only
 from tests.backends.backend_contract import LIMIT_S
-from tests.waiting import auntil
+from tests.waiting import auntil, until
 
 
 @pytest.fixture
@@ -273,6 +273,31 @@ async def test_an_interrupt_of_nothing_is_nothing(stage: Stage) -> None:
         await heard.prompt("hello")
 
         assert ["hello"] == await messages(heard)
+
+
+async def test_a_turn_that_was_cancelled_is_interrupted_whatever_the_agent_calls_it(stage: Stage) -> None:
+    """Opencode answers with `end_turn` now and then."""
+    async with stage.agent("done_whatever_happens") as heard:
+        await heard.prompt("go")
+        await auntil(lambda: [said for said in heard.all if isinstance(said, Chunk)], LIMIT_S)
+        await heard.agent.send(Interrupt())
+        await heard.until_said(TurnEnded)
+        await heard.prompt("and again")
+        await auntil(lambda: len(only(heard, TurnEnded)) == 2, LIMIT_S)
+
+        assert ["interrupted", "done"] == [ended.reason for ended in only(heard, TurnEnded)]
+
+
+async def test_a_turn_that_was_over_before_it_could_be_cancelled_is_done(stage: Stage) -> None:
+    async with stage.agent("done_before") as heard:
+        await heard.prompt("go")
+        await auntil(lambda: [said for said in heard.all if isinstance(said, Chunk)], LIMIT_S)
+        (stage.workdir / "end").touch()
+        until((stage.workdir / "ended").exists)  # the loop stands still, so nobody here has heard of it
+        await heard.agent.send(Interrupt())
+        await heard.until_said(TurnEnded)
+
+        assert ["done"] == [ended.reason for ended in only(heard, TurnEnded)]
 
 
 async def test_a_limit_is_one(stage: Stage) -> None:

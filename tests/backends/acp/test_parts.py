@@ -204,6 +204,8 @@ def test_an_agent_is_known_by_its_introduction_too() -> None:
 
 # gemini's minute
 
+ID = "0123abcd-1111-2222-3333-444444444444"
+
 
 def chat(home: Path, name: str) -> None:
     folder = home / ".gemini" / "tmp" / "project" / "chats"
@@ -211,21 +213,38 @@ def chat(home: Path, name: str) -> None:
     (folder / name).touch()
 
 
-def test_a_conversation_of_this_minute_is_not_loaded(tmp_path: Path) -> None:
+def test_a_conversation_of_this_minute_gets_another_name_before_it_is_loaded(tmp_path: Path) -> None:
     now = 1_795_312_743.0
-    minute = time.strftime("%Y-%m-%dT%H-%M", time.gmtime(now))
-    chat(tmp_path, f"session-{minute}-0123abcd.jsonl")
-    conversation = "0123abcd-1111-2222-3333-444444444444"
+    minute, before, earlier = (time.strftime("%Y-%m-%dT%H-%M", time.gmtime(now - 60 * back)) for back in range(3))
+    folder = tmp_path / ".gemini" / "tmp" / "project" / "chats"
+    its, other, another = (f"session-{at}.jsonl" for at in (f"{minute}-0123abcd", f"{before}-0123abcd", f"{minute}-x"))
+    for name in (its, other, another):
+        chat(tmp_path, name)
+    (folder / its).write_text("what was said")
+
+    for conversation in ("fedcba98-1111", "../*"):
+        gemini.leave_minute(conversation, {"HOME": str(tmp_path)}, now)
+    gemini.leave_minute(ID, {"HOME": str(tmp_path)}, now + 60)
+    gemini.leave_minute(ID, {}, now)
+    assert (folder / its).exists()
+
+    gemini.leave_minute(ID, {"HOME": str(tmp_path)}, now)
+    renamed = f"session-{earlier}-0123abcd.jsonl"
+    assert "what was said" == (folder / renamed).read_text()
+    assert {renamed, other, another} == {file.name for file in folder.iterdir()}
+
+
+def test_a_conversation_of_this_minute_that_has_to_keep_its_name_is_not_loaded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = 1_795_312_743.0
+    monkeypatch.setattr(gemini, "BACK", 1)
+    chat(tmp_path, f"session-{time.strftime('%Y-%m-%dT%H-%M', time.gmtime(now))}-0123abcd.jsonl")
 
     with pytest.raises(LaunchError, match="Try again in 57 s"):
-        gemini.check_minute(conversation, {"HOME": str(tmp_path)}, now)
-    gemini.check_minute(conversation, {"HOME": str(tmp_path)}, now + 60)
-    gemini.check_minute("fedcba98-1111", {"HOME": str(tmp_path)}, now)
-    gemini.check_minute("../*", {"HOME": str(tmp_path)}, now)
-    gemini.check_minute(conversation, {}, now)
+        gemini.leave_minute(ID, {"HOME": str(tmp_path)}, now)
 
 
-ID = "0123abcd-1111-2222-3333-444444444444"
 BEGINNING: list[dict[str, Any]] = [
     {"sessionId": ID, "startTime": "2026-11-22T02:05:20.348Z"},
     {"$set": {"messages": [{"type": "user", "content": [{"text": "<session_context>\nThis is the Gemini CLI."}]}]}},

@@ -53,7 +53,9 @@ class Replay:
             elif heard and "method" in heard:
                 replay.hear(heard["method"], heard["params"], heard.get("id"))
             elif said and said.get("method") == "turn/start":
-                replay.talk.expect(Prompt(text=said["params"]["input"][0]["text"]))
+                replay.talk.given.expect(Prompt(text=said["params"]["input"][0]["text"]))
+            elif said and said.get("method") == "turn/steer":
+                replay.talk.given.steer(Prompt(text=said["params"]["input"][0]["text"]))
             elif said and "result" in said:
                 replay.answer(said["id"], said["result"])
         return replay

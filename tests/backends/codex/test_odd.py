@@ -388,7 +388,7 @@ class TestWishes:
         async with opened(odd(code)) as heard:
             await heard.prompt("review")
             await heard.until(SessionState.WORKING)
-            with pytest.raises(RefusedError, match="cannot steer a review turn"):
+            with pytest.raises(RefusedError, match="did not take the prompt into its running turn: cannot steer a rev"):
                 await heard.prompt("hurry")
 
     async def test_one_that_comes_as_the_turn_ends_begins_the_next(self, odd: Open) -> None:
@@ -410,9 +410,9 @@ notify("turn/started", turn={"id": "t2"}); serve()
 
     async def test_a_prompt_that_codex_does_not_take_begins_no_turn(self, odd: Open) -> None:
         """The next turn is another's."""
-        code = "serve(until='turn/start', turn__start=refuse('no')); begin_turn(); serve()"
+        code = "serve(until='turn/start', turn__start=refuse('it is too long.')); begin_turn(); serve()"
         async with opened(odd(code)) as heard:
-            with pytest.raises(RefusedError, match="no"):
+            with pytest.raises(RefusedError, match=r"^codex did not take the prompt: it is too long\.$"):
                 await heard.prompt("one")
             await heard.until_said(TurnStarted)
 

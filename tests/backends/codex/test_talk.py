@@ -154,6 +154,69 @@ class TestWork:
             assert not Replay.of(name).of_kind(ForeignSeen)
 
 
+class TestPrompts:
+    """Whose words codex goes on from; it says each of them back."""
+
+    def said_back(self, replay: Replay, words: str, thread: str = MAIN) -> list[str]:
+        said = item(replay, "started", thread, type="userMessage", id="u", content=[{"type": "text", "text": words}])
+        return [f"{turn.prompt} ({turn.by})" for turn in said if isinstance(turn, TurnStarted)]
+
+    def test_a_turn_begins_once_with_its_own_prompt(self, replay: Replay) -> None:
+        replay.talk.given.expect(Prompt(text="next", by="wave"))
+        hear(replay, "turn/started", turn={"id": "t2"})
+
+        assert [] == self.said_back(replay, "next")
+        assert ["", "next"] == [turn.prompt for turn in replay.of_kind(TurnStarted)]
+
+    def test_what_was_said_into_it_is_told_when_codex_takes_it_in(self, replay: Replay) -> None:
+        replay.talk.given.steer(Prompt(text="hurry", by="peer"))
+        assert 1 == len(replay.of_kind(TurnStarted))
+
+        assert ["hurry (peer)"] == self.said_back(replay, "hurry\n")
+        assert [] == self.said_back(replay, "hurry")
+
+    def test_the_same_words_twice_are_two_prompts(self, replay: Replay) -> None:
+        replay.talk.given.expect(Prompt(text="go on"))
+        hear(replay, "turn/started", turn={"id": "t2"})
+        replay.talk.given.steer(Prompt(text="go on"))
+
+        assert ([], ["go on (user)"], []) == tuple(self.said_back(replay, "go on") for _ in range(3))
+
+    def test_what_began_no_turn_of_its_own_was_taken_into_the_running_one(self, replay: Replay) -> None:
+        """Codex takes a second `turn/start` as if it were steered."""
+        replay.talk.given.expect(Prompt(text="one"))
+        replay.talk.given.expect(Prompt(text="two"))
+        hear(replay, "turn/started", turn={"id": "t2"})
+
+        assert [[], ["two (user)"]] == [self.said_back(replay, words) for words in ("one", "two")]
+        hear(replay, "turn/started", turn={"id": "t3"})
+        assert "agent" == replay.of_kind(TurnStarted)[-1].by
+
+    def test_what_nobody_here_said_and_what_sub_agents_are_told_is_no_prompt(self, replay: Replay) -> None:
+        replay.talk.given.steer(Prompt(text="hurry"))
+
+        assert [] == self.said_back(replay, "I declined that: use pnpm")
+        assert [] == self.said_back(replay, "hurry", SUB)
+
+    def test_what_an_interrupted_turn_had_not_taken_in_is_gone_and_told(self, replay: Replay) -> None:
+        """Codex puts it into no history."""
+        for words in ("one", "\ntwo", "three"):
+            replay.talk.given.steer(Prompt(text=words))
+        self.said_back(replay, "one")
+        replay.talk.given.expect(Prompt(text="next"))
+        hear(replay, "turn/completed", turn={"id": "t1", "status": "interrupted"})
+
+        assert [("two", "three")] == [turn.dropped for turn in replay.of_kind(TurnEnded)]
+        hear(replay, "turn/started", turn={"id": "t2"})
+        assert ([], []) == tuple(self.said_back(replay, words) for words in ("next", "two"))
+
+    def test_what_codex_did_not_take_is_forgotten(self, replay: Replay) -> None:
+        replay.talk.given.steer(Prompt(text="hurry"))
+        replay.talk.given.forget(Prompt(text="hurry"))
+
+        assert [] == self.said_back(replay, "hurry")
+
+
 class TestEndings:
     def test_what_is_declined_never_began(self) -> None:
         replay = Replay.of("denied")
@@ -182,6 +245,13 @@ class TestEndings:
         assert messages[0].startswith("w0 ")
         assert "this" == messages[-1]
 
+    def test_a_steered_prompt_stands_where_codex_took_it_in(self) -> None:
+        replay = Replay.of("steered")
+        kinds = [kind for kind in replay.kinds if kind in ("TurnStarted", "MessageSaid", "TurnEnded")]
+
+        assert ["TurnStarted", "MessageSaid", "TurnStarted", "MessageSaid", "TurnEnded"] == kinds
+        assert ["go %% slow 20 w", "no, this %% say this"] == [turn.prompt for turn in replay.of_kind(TurnStarted)]
+
     def test_a_message_that_had_no_words_yet_is_none(self, replay: Replay) -> None:
         item(replay, "started", type="agentMessage", id="m")
         hear(replay, "item/agentMessage/delta", itemId="m", delta=" \n")
@@ -208,7 +278,7 @@ class TestEndings:
         assert [("", "agent")] == [(turn.prompt, turn.by) for turn in replay.of_kind(TurnStarted)]
 
     def test_a_turn_that_begins_ends_the_one_before(self, replay: Replay) -> None:
-        replay.talk.expect(Prompt(text="next", by="wave"))
+        replay.talk.given.expect(Prompt(text="next", by="wave"))
         said = hear(replay, "turn/started", turn={"id": "t2"})
 
         assert ["TurnEnded", "TurnStarted"] == [type(fact).__name__ for fact in said]
