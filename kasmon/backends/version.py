@@ -27,6 +27,9 @@ LIMIT_S: Final = 5.0
 """How long a program may take to say its version, in seconds."""
 HURRY_S: Final = 1.5
 """Likewise, where whoever waits has waited for an introduction already."""
+GUARD: Final = ("/bin/sh", "-c", '"$@" </dev/null & exec >/dev/null; read -r _; kill -9 0', "sh")
+"""Runs what follows, and ends it with all of its process group once nobody holds the other end of its stdin: whoever
+asks may be killed while it waits."""
 ANSWER_BYTES: Final = 4096
 VERSION: Final = re.compile(r"\b\d{1,9}\.\d{1,9}\.\d{1,9}[\w.+-]{0,40}")
 
@@ -67,19 +70,25 @@ async def found(argv: Sequence[str], workdir: str, variables: Mapping[str, str],
     if os.path.basename(words[0]) in RUNNERS:  # noqa: PTH119 - any text may stand there
         words += [word for word in argv[1:2] if not word.startswith("-")]
     try:
-        said = await asyncio.to_thread(_said, [*words, "--version"], workdir, dict(variables), limit_s)
+        said = await asyncio.to_thread(answer, [*words, "--version"], workdir, dict(variables), limit_s)
     except (OSError, ValueError):
         return ""
     version = VERSION.search(said.decode("utf-8", "replace"))
     return clean_line(version[0]) if version else ""
 
 
-def _said(argv: list[str], workdir: str, variables: dict[str, str], limit_s: float) -> bytes:
-    """What *argv* prints first, until it ends or *limit_s* seconds have passed; it is ended then. Blocks."""
+def answer(argv: Sequence[str], workdir: str, variables: Mapping[str, str], limit_s: float) -> bytes:
+    """What *argv* prints first, until it ends or *limit_s* seconds have passed; it is ended then. Blocks.
+
+    It does not outlive this process either.
+
+    Raises:
+        OSError: if it cannot be run there.
+    """
     deadline, said = time.monotonic() + limit_s, b""
     asked = subprocess.Popen(
-        argv,
-        stdin=subprocess.DEVNULL,
+        [*GUARD, *argv],
+        stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
         cwd=workdir,
@@ -87,8 +96,9 @@ def _said(argv: list[str], workdir: str, variables: dict[str, str], limit_s: flo
         start_new_session=True,
     )
     try:
+        assert asked.stdin is not None
         assert asked.stdout is not None
-        with asked.stdout as pipe:
+        with asked.stdin, asked.stdout as pipe:
             while len(said) < ANSWER_BYTES and select.select([pipe], [], [], max(0.0, deadline - time.monotonic()))[0]:
                 piece = os.read(pipe.fileno(), ANSWER_BYTES)
                 said += piece

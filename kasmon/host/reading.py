@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 from kasmon.clean import Clean, clean_line
+from kasmon.host.hyperlink import written_out
 from kasmon.host.rows import CHANGE, PLAIN, alone
 from kasmon.host.wire import Read
 from kasmon.tmux import request as ask
@@ -44,7 +45,7 @@ def _with_style(captured: Sequence[bytes]) -> list[str]:
     rows: list[str] = []
     style = PLAIN
     for row in captured:
-        text, style = alone(row.decode("utf-8", "replace"), style)
+        text, style = alone(written_out(row.decode("utf-8", "replace")), style)
         if not CHANGE.sub("", text).strip():
             rows.append("")
         else:

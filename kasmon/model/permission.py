@@ -65,6 +65,8 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     """For a question: more than one label may be chosen."""
     free_text: bool = False
     """For a question: it takes a person's own words beside the options."""
+    takes_reason: bool = False
+    """For one on a terminal's screen: a no can say why."""
     why: str = ""
     """The agent's own reason for asking; empty where it gave none."""
     rule: str = ""

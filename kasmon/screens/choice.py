@@ -11,7 +11,7 @@ import hashlib
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
-from typing import Final
+from typing import Final, NamedTuple
 
 import msgspec
 
@@ -48,6 +48,8 @@ class Choice(msgspec.Struct, frozen=True, kw_only=True):
     """They are typed into it while the mark stands on it, and Enter sends them."""
     plain: bool = False
     """It means none of the answers, and nobody writes into it."""
+    is_on: bool | None = None
+    """Whether it is chosen, where several may be; None for a choice of which that cannot be said."""
 
 
 class Menu(msgspec.Struct, frozen=True, kw_only=True, dict=True):
@@ -64,6 +66,16 @@ class Menu(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     """What Escape means."""
     many: bool = False
     """Several may be chosen."""
+    then: str = ""
+    """What is typed when all that is wanted of them is chosen; empty where nobody knows."""
+    opens: str = ""
+    """What is typed on the choice for own words before them."""
+    entry: str | None = None
+    """What stands in the row for own words; None where there is no such row."""
+    amends: str = ""
+    """What is typed on a choice to add words to it; empty where the menu does not say that it takes them."""
+    unmarked: bool = False
+    """No choice is marked, and each has its key."""
     is_deaf: bool = False
     """Somebody writes into one of the choices: what is typed is text."""
     is_whole: bool = True
@@ -99,6 +111,8 @@ class Menu(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     @property
     def hears(self) -> bool:
         """Whether what is typed now is a key, and no text for one of the choices."""
+        if self.unmarked:
+            return not self.is_deaf
         marked = None if self.marked is None else self.choices[self.marked]
         if self.is_deaf or marked is None:
             return False
@@ -127,6 +141,8 @@ def menu_in(shot: ScreenShot, regions: Regions, rule: MenuRule) -> Menu | None:
         return None
     start, end = listed.start, listed.end
     choices = [_choice(item, rule) for item in listed.items]
+    below = rows[end:]
+    entry = _entry(below, rule)
     question = re.compile(rule.question)
     asked = next((at for at in reversed(range(start)) if question.search(rows[at].seen)), None)
     if asked is None or (rule.gap is not None and start - asked - 1 > rule.gap):
@@ -135,7 +151,7 @@ def menu_in(shot: ScreenShot, regions: Regions, rule: MenuRule) -> Menu | None:
         return None
     if rule.last and not re.search(rule.last, choices[-1].label):
         return None
-    if sum(choice.marked for choice in choices) != 1:
+    if sum(choice.marked for choice in choices) != (0 if rule.unmarked else 1):
         return None
     return Menu(
         name=rule.name,
@@ -145,12 +161,31 @@ def menu_in(shot: ScreenShot, regions: Regions, rule: MenuRule) -> Menu | None:
         digest=_digest(rule, rows[:start], choices),
         escape=rule.escape,
         many=rule.many,
-        is_deaf=bool(rule.deaf) and any(re.search(rule.deaf, row.seen) for row in rows[end:]),
+        then=rule.then,
+        opens=rule.opens,
+        entry=None if entry is None else entry.text,
+        amends=rule.opens_it if rule.amends and any(re.search(rule.amends, row.seen) for row in below) else "",
+        unmarked=rule.unmarked,
+        is_deaf=bool(rule.deaf) and any(re.search(rule.deaf, row.seen) for row in below),
         is_whole=not (rule.cut and any(re.search(rule.cut, row.seen) for row in rows[:start])),
         moves=("\x1b[D", "\x1b[C") if rule.row else ("\x1b[A", "\x1b[B"),
         covers=_covers(rows[:start], rule),
-        rows=(area.start, area.start + end),
+        rows=(area.start, area.start + end + (0 if entry is None else entry.end)),
     )
+
+
+class _Entry(NamedTuple):
+    """What stands in the row for own words, and the row behind it."""
+
+    text: str
+    end: int
+
+
+def _entry(below: Sequence[Row], rule: MenuRule) -> _Entry | None:
+    for at, row in enumerate(below if rule.entry else ()):
+        if match := re.search(rule.entry, row.seen):
+            return _Entry(match["text"].strip(), at + 1)
+    return None
 
 
 def _covers(request: Sequence[Row], rule: MenuRule) -> str:
@@ -182,13 +217,17 @@ def _numbered(choices: Sequence[Choice]) -> list[str]:
 
 
 def _digest(rule: MenuRule, request: Sequence[Row], choices: Sequence[Choice]) -> str:
-    offered = (part for choice in choices for part in (choice.note, choice.key))
+    marks = {None: "", False: "[ ]", True: "[x]"}
+    offered = (part for choice in choices for part in (choice.note, choice.key, marks[choice.is_on]))
     told = (rule.kind, *(row.text for row in request), *_numbered(choices), *offered)
     return hashlib.sha256("\n".join(told).encode("utf-8", "replace")).hexdigest()
 
 
 def _choice(item: Item, rule: MenuRule) -> Choice:
     label = item.label
+    toggle = re.match(rule.toggle, label) if rule.toggle else None
+    if toggle is not None:
+        label = label[toggle.end() :].strip()
     named = re.search(rule.key, label) if rule.key else None
     if named is not None:
         label = f"{label[: named.start()]}{label[named.end() :]}".strip()
@@ -200,9 +239,10 @@ def _choice(item: Item, rule: MenuRule) -> Choice:
         note=item.note,
         key=KEY_NAMES.get(key.lower(), key if len(key) == 1 else ""),
         decision=decision,
-        marked=item.is_marked,
+        marked=item.is_marked and not rule.unmarked,
         free_text=is_free,
         words=is_free and bool(rule.words and re.search(rule.words, label)),
+        is_on=None if toggle is None or is_free else bool(toggle["on"].strip()),
         plain=decision is None and not is_free and bool(rule.plain and re.search(rule.plain, label)),
     )
 

@@ -28,6 +28,12 @@ class Course(NamedTuple):
     """Which of the choices is taken, from 0; None where Escape answers."""
     words: str = ""
     """What is typed into the choice before Enter."""
+    opens: str = ""
+    """What is typed on the choice before them."""
+    stands: str = ""
+    """How the choice's label reads with them; empty where they stand elsewhere (`Menu.entry`, or its note)."""
+    wanted: frozenset[int] | None = None
+    """Which of the choices are to be chosen, and no other one, before `key`; None where one choice answers."""
 
 
 def taken(menu: Menu) -> tuple[Decision, ...]:
@@ -37,10 +43,12 @@ def taken(menu: Menu) -> tuple[Decision, ...]:
 
 
 def options(menu: Menu) -> tuple[Choice, ...]:
-    """The choices that a question offers; none where one alone does not answer it, or not all of it is shown."""
-    if menu.many or not (menu.hears and menu.is_whole):
+    """The choices that a question offers; none where nobody knows how they are given, or not all of it is shown."""
+    if (menu.many and not menu.then) or not (menu.hears and menu.is_whole):
         return ()
     offered = [choice for choice in menu.choices if choice.decision is Decision.CHOOSE]
+    if menu.many:
+        offered = [choice for choice in offered if choice.is_on is not None and choice.key]
     labels = [choice.label for choice in menu.choices]
     return tuple(choice for choice in offered if labels.count(choice.label) == 1)
 
@@ -48,16 +56,23 @@ def options(menu: Menu) -> tuple[Choice, ...]:
 def own_words(menu: Menu) -> Choice | None:
     """The choice that takes a person's own words, where the menu's file says how."""
     takes = [choice for choice in menu.choices if choice.words]
-    return takes[0] if len(takes) == 1 and options(menu) else None
+    return takes[0] if len(takes) == 1 and not menu.many and options(menu) else None
 
 
-def course(menu: Menu, decision: Decision, labels: tuple[str, ...] = ()) -> Course:
-    """How *decision* is told to *menu*, and which of its options where that is `CHOOSE`.
+def takes_reason(menu: Menu) -> bool:
+    """Whether a no can say why."""
+    return bool(menu.amends) and _amended(menu, Decision.DENY) is not None
+
+
+def course(menu: Menu, decision: Decision, labels: tuple[str, ...] = (), reason: str = "") -> Course:
+    """How *decision* is told to *menu*, which of its options where that is `CHOOSE`, and *reason* with a no.
 
     Raises:
         UnableError: if nobody knows how.
         RefusedError: if there is no such option.
     """
+    if reason:
+        return _reasoned(menu, decision, reason)
     if decision is Decision.CHOOSE:
         return _chosen(menu, labels)
     found = _course(menu, decision)
@@ -66,13 +81,40 @@ def course(menu: Menu, decision: Decision, labels: tuple[str, ...] = ()) -> Cour
     return found
 
 
+def _amended(menu: Menu, decision: Decision) -> Choice | None:
+    """The choice that says *decision* and takes words beside that."""
+    choice = menu.meaning(decision)
+    may = menu.hears and decision in REFUSALS
+    return choice if choice is not None and may and menu.steps(choice) is not None else None
+
+
+def _reasoned(menu: Menu, decision: Decision, reason: str) -> Course:
+    choice = _amended(menu, decision) if menu.amends else None
+    if choice is None:
+        raise UnableError("the menu on its screen takes no reason.", hint="Answer without one, or focus the session.")
+    words = _typed(reason)
+    return Course("", menu.choices.index(choice), words, menu.amends, f"{choice.label}, {words}")
+
+
+def _several(menu: Menu, labels: tuple[str, ...], offered: tuple[Choice, ...]) -> Course:
+    """All of *labels*, and no other."""
+    known = {choice.label: menu.choices.index(choice) for choice in offered}
+    unknown = [label for label in labels if label not in known]
+    if unknown:
+        raise RefusedError(f"the menu has no option {unknown[0]!r}.", hint=f"Options: {', '.join(known)}.")
+    return Course(menu.then, None, wanted=frozenset(known[label] for label in labels))
+
+
 def _chosen(menu: Menu, labels: tuple[str, ...]) -> Course:
     offered = options(menu)
+    if menu.many and offered and labels:
+        return _several(menu, labels, offered)
     if len(labels) != 1 or not offered:
         raise UnableError("this menu is not answered by one of its options.", hint="Focus the session.")
     choice = next((choice for choice in offered if choice.label == labels[0]), None)
     if choice is None and (own := own_words(menu)) is not None:
-        return Course("", menu.choices.index(own), _typed(labels[0]))
+        words = _typed(labels[0])
+        return Course("", menu.choices.index(own), words, menu.opens, "" if menu.opens else words)
     if choice is None:
         offers = ", ".join(choice.label for choice in offered)
         raise RefusedError(f"the menu has no option {labels[0]!r}.", hint=f"Options: {offers}.")

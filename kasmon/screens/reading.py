@@ -61,11 +61,6 @@ class Reading(msgspec.Struct, frozen=True, kw_only=True):
     file: str = ""
     """The file whose rules these are."""
 
-    @property
-    def is_sure(self) -> bool:
-        """Whether it says one state."""
-        return self.state != UNCLEAR and "|" not in self.state
-
 
 def read(
     shot: ScreenShot, rules: Rules, now: float = 0.0, *, zone: tzinfo | None = None, wants_all: bool = False

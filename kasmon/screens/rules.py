@@ -187,8 +187,24 @@ class MenuRule(_Node, frozen=True):
     words: str = ""
     """What the label of the one of them looks like into which the words are typed while the mark stands on it; it then
     shows them in the place of this, and Enter sends them."""
+    opens: str = ""
+    """The key by which that choice is opened for them, where it is not open as soon as the mark stands on it. They then
+    stand where `entry` says; without one, in its note."""
+    entry: str = ""
+    """The row under the choices in which own words are then written: the group `text`."""
     plain: str = ""
     """What the label of a choice looks like that means none of these, and into which nobody can write."""
+    amends: str = ""
+    """Where this is found under the choices, words can be added to the one that the mark stands on: the key `opens_it`
+    opens it for them, and they then stand in its label behind a comma."""
+    opens_it: str = "\t"
+    toggle: str = ""
+    """The beginning of the label of a choice that can be chosen beside others, which is then no part of it: the group
+    `on` is blank where it is not chosen. Its number chooses it, or takes that back."""
+    then: str = ""
+    """The key that goes on when all that is wanted is chosen; empty: nobody knows, and kasmon chooses nothing."""
+    unmarked: bool = False
+    """No choice has a mark: each label names its key."""
     covers: str = ""
     """A row of the request that says what `always` allows: the group `text`. Empty: its label says so."""
     escape: Decision | None = None

@@ -29,7 +29,8 @@ def choice_line(choice: Choice) -> str:
     """A choice with what it means; a star before the one that Enter would take."""
     meaning = choice.decision or ("own words" if choice.free_text else "other")
     note = f" ({choice.note})" if choice.note else ""
-    return f"{'* ' if choice.marked else ''}{meaning}: {choice.label}{note}"
+    chosen = " (chosen)" if choice.is_on else ""
+    return f"{'* ' if choice.marked else ''}{meaning}{chosen}: {choice.label}{note}"
 
 
 def _menu(menu: Menu) -> dict[str, Any]:

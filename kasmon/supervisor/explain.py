@@ -11,6 +11,7 @@ from typing import Final
 
 import msgspec
 
+from kasmon.backends.tmux.absent import absent
 from kasmon.backends.tmux.program import program_of
 from kasmon.errors import KasmonError, LaunchError, LogMissingError, TimedOutError, UnavailableError
 from kasmon.host.book import begun
@@ -40,6 +41,8 @@ class Explained(msgspec.Struct, frozen=True, kw_only=True):
 
     verdict: Verdict
     signals: tuple[Signal, ...] = ()
+    absent: tuple[tuple[str, str], ...] = ()
+    """Sources that say nothing of it, each with the reason, where that is known."""
     reading: Reading | None = None
     """The screen, where a file knows it."""
     note: str = ""
@@ -71,6 +74,7 @@ async def explain(places: Places, session: Session, catalogue: Catalogue | None 
     )
     if session.mode is not Mode.TMUX:
         return msgspec.structs.replace(found, unseen=NO_SCREEN)
+    found = msgspec.structs.replace(found, absent=await asyncio.to_thread(_absent, places, session))
     if session.host is None or not session.host.alive:
         return msgspec.structs.replace(found, unseen=NO_HOST)
     try:
@@ -87,6 +91,15 @@ def program_in(places: Places, session: Session) -> str:
     except LaunchError:
         return session.agent
     return program_of(launch.argv, launch.agent)
+
+
+def _absent(places: Places, session: Session) -> tuple[tuple[str, str], ...]:
+    try:
+        launch = launch_of(places, session.id)
+    except LaunchError:
+        return ()
+    heard = {signal.source for signal in session.signals}
+    return tuple(absent(program_of(launch.argv, launch.agent), launch.argv, heard).items())
 
 
 def _changes(places: Places, session: Session, now: float) -> tuple[Transition, ...]:

@@ -41,6 +41,7 @@ def lines(found: Explained) -> list[str]:
         + (f"; {lost[signal.source]}" if signal.source in lost else "")
         for signal in found.signals
     ]
+    told_lines += [f"  {source:<9} silent: {clean_line(why)}" for source, why in found.absent]
     return told_lines + [f"  {_changed(change)}" for change in found.transitions]
 
 
@@ -56,6 +57,7 @@ def as_object(found: Explained) -> dict[str, Any]:
         "until": verdict.until,
         "evidence": [{**msgspec.to_builtins(signal), "lost": lost.get(signal.source)} for signal in found.signals],
         "screen": None if reading is None else _screen_object(reading, found.note),
+        "absent": dict(found.absent),
         "unseen": found.unseen or None,
         "transitions": [msgspec.to_builtins(change) for change in found.transitions],
     }

@@ -87,6 +87,8 @@ class CardState(msgspec.Struct, frozen=True, kw_only=True):
     def is_heard(self) -> bool:
         """Whether the agent is told why something was denied."""
         session = self.session
+        if self.sheet.request.takes_reason:
+            return True
         return session is None or (session.mode is not Mode.TMUX and can(session, "hears_reasons"))
 
     @property

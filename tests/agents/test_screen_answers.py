@@ -151,6 +151,60 @@ def test_opencode(opencode: RealAgent, stub: ModelStub, scratch: Path) -> None:
         yes_and_no(it, bash, opencode.workdir, composer="Ask anything")
 
 
+SEVERAL: Final = {
+    "question": "Which parts?",
+    "header": "Parts",
+    "multiSelect": True,
+    "multiple": True,
+    "options": [{"label": label, "description": f"the {label}"} for label in ("core", "docs", "tools")],
+}
+ONE: Final = {
+    "question": "Which shell?",
+    "header": "Shell",
+    "multiSelect": False,
+    "options": [{"label": label, "description": f"the {label}"} for label in ("bash", "fish")],
+}
+
+
+def several_and_one(it: Watched, tool: str, submit: str) -> str:
+    """Answer two questions, the first with two of its three choices; what the model was told of that."""
+    prompt(it, f"go %% tool {tool} {json.dumps({'questions': [SEVERAL, ONE]})} %% say done")
+    several = asked(it, "Which parts?")
+    assert (True, ("core", "docs", "tools")) == (several.many, several.options)
+    answer(it, several, CHOOSE, labels=("tools", "core"))
+    answer(it, asked(it, "Which shell?"), CHOOSE, labels=("fish",))
+    review = asked(it, "Review")
+    assert "fish" in review.shown
+    answer(it, review, CHOOSE, labels=(submit,))
+    it.is_judged("chose several", SessionState.IDLE)
+    return json.dumps(it.stub.turns[-1]["results"][-1])
+
+
+def test_claude_is_told_several_choices_and_why_not(claude: RealAgent, stub: ModelStub, scratch: Path) -> None:
+    with watched(claude, stub, scratch, "--permission-mode", "default") as it:
+        begun(it, "^❯")
+        told = several_and_one(it, "AskUserQuestion", "Submit answers")
+        assert ("tools" in told, "core" in told, "docs" in told, "fish" in told) == (True, True, False, True), told
+        it.say(bash("a.txt"))
+        request = asked(it, "a.txt")
+        assert request.takes_reason
+        answer(it, request, DENY, reason="take b.txt, and 2 of it")
+        it.is_judged("denied with a reason", SessionState.IDLE)
+        assert "take b.txt, and 2 of it" in json.dumps(stub.turns[-1]["results"][-1])
+        assert not (claude.workdir / "a.txt").exists()
+
+
+def test_opencode_is_told_several_choices_and_own_words(opencode: RealAgent, stub: ModelStub, scratch: Path) -> None:
+    with watched(opencode, stub, scratch) as it:
+        begun(it, "Ask anything")
+        told = several_and_one(it, "question", "submit")
+        assert ("tools" in told, "core" in told, "docs" in told, "fish" in told) == (True, True, False, True), told
+        it.say("go %% ask Which shape?|round|square %% say done")
+        answer(it, asked(it, "Which shape?"), CHOOSE, labels=("flat, 1 of 2",))
+        it.is_judged("answered in own words", SessionState.IDLE)
+        assert "flat, 1 of 2" in json.dumps(stub.turns[-1]["results"][-1])
+
+
 def test_claude_is_trusted_and_begins_what_it_planned(claude: RealAgent, stub: ModelStub, scratch: Path) -> None:
     """The mark stands on "No, exit", and on "Yes, and use auto mode": it is no answer that anybody gave."""
     known = claude.home / ".claude.json"
@@ -172,6 +226,25 @@ def test_codex_is_told_what_was_chosen(codex: RealAgent, stub: ModelStub, scratc
         answer(it, asked(it, "Which colour?"), CHOOSE, labels=("blue",))
         it.shows("answer: blue")
         it.is_judged("chosen", SessionState.IDLE)
+        it.say("go %% ask Which shape?|round|square %% say done")
+        answer(it, asked(it, "Which shape?"), CHOOSE, labels=("flat, 1 of 2",))
+        it.shows("note: flat, 1 of 2")
+        it.is_judged("answered in own words", SessionState.IDLE)
+
+
+def test_codex_that_offers_a_newer_model_is_told_to_keep_the_one_it_has(
+    codex: RealAgent, stub: ModelStub, scratch: Path
+) -> None:
+    """The mark stands on the newer one, which nobody chose."""
+    config = codex.home / ".codex" / "config.toml"
+    known = config.read_text()
+    config.write_text(re.sub(r"(?m)^\[notice\.model_migrations\]\n.*\n", "", known))
+    assert known != config.read_text()
+    with watched(codex, stub, scratch, *CODEX) as it:
+        answer(it, asked(it, "Try new model"), CHOOSE, labels=("Use existing model",))
+        begun(it, "Ask Codex")
+        it.is_judged("kept its model", SessionState.IDLE)
+        assert "gpt-6-sol" not in config.read_text().partition("model_provider")[0]
 
 
 def test_opencode_says_what_always_covers_before_it_does(opencode: RealAgent, stub: ModelStub, scratch: Path) -> None:

@@ -1,12 +1,16 @@
 """Which version of an agent is there: told where it does not speak as kasmon expects."""
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 
+import psutil
 import pytest
 
 from kasmon.backends.version import TRIED, advice, explained, found
 from kasmon.errors import UnfitAgentError
+from tests.waiting import until
 
 PINS = Path(__file__).parents[1] / "agents" / "package.json"
 
@@ -59,6 +63,19 @@ async def test_a_program_is_asked_what_it_is(tmp_path: Path, script: str, versio
 async def test_one_that_does_not_answer_is_not_waited_for(tmp_path: Path) -> None:
     assert "" == await found((program(tmp_path, "sleep 60 & wait"),), str(tmp_path), {"PATH": "/usr/bin:/bin"}, 0.1)
     assert "" == await found((str(tmp_path / "none"),), str(tmp_path), {})
+
+
+def test_one_that_hangs_ends_with_whoever_asked_also_where_that_is_killed(tmp_path: Path) -> None:
+    script = program(tmp_path, f"sleep 600 & echo $$ $! > {tmp_path}/pids; wait")
+    asks = f"from kasmon.backends.version import answer; answer(['{script}', '--version'], '/', {{}}, 600.0)"
+    asker = subprocess.Popen([sys.executable, "-P", "-c", asks])
+    told = tmp_path / "pids"
+    pids = until(lambda: told.read_text().split() if told.exists() else [], what="it runs")
+
+    asker.kill()
+    asker.wait()
+
+    until(lambda: not any(psutil.pid_exists(int(pid)) for pid in pids), what="the end of all it started")
 
 
 async def test_behind_a_runner_it_is_the_agent_that_is_asked(tmp_path: Path) -> None:

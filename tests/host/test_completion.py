@@ -4,9 +4,7 @@ import asyncio
 import contextlib
 import re
 import shutil
-import tempfile
-from collections.abc import AsyncIterator, Iterator
-from pathlib import Path
+from collections.abc import AsyncIterator
 from typing import cast
 
 import pytest
@@ -31,16 +29,8 @@ from tests.waiting import auntil
 
 ME = SessionId("abcdefgh")
 BASH = ("bash", "--norc", "--noprofile")
-SHELLS = [BASH, ("/bin/sh",), ("zsh", "-f"), ("ksh",)]
-
-
-@pytest.fixture
-def inn() -> Iterator[Inn]:
-    root = Path(tempfile.mkdtemp(prefix="kmi", dir="/tmp"))
-    built = Inn(root)
-    yield built
-    built.close()
-    shutil.rmtree(root)
+SHELLS = [BASH, ("/bin/sh",), ("zsh", "-f"), ("zsh",), ("fish", "--no-config"), ("fish",), ("ksh",)]
+"""zsh and fish also with what they make of themselves."""
 
 
 @pytest.fixture
@@ -53,7 +43,9 @@ async def link(inn: Inn) -> AsyncIterator[HostLink]:
 async def run(inn: Inn, link: HostLink, *shell: str) -> None:
     """Start *shell* with a history of its own, and wait for its prompt."""
     launch = inn.wants(ME, *shell)
-    write_private(inn.places.environment(ME), encoded({"HISTFILE": str(inn.root / "history")}))
+    own = {"HISTFILE": str(inn.root / "history"), "HOME": str(inn.root)}
+    (inn.root / ".zshrc").touch()  # else zsh asks who it is for
+    write_private(inn.places.environment(ME), encoded(own))
     await link.ask(Start(n=0, session=launch.session), limit_s=20)
     await inn.until_state(ME, SessionState.IDLE)
 
@@ -69,7 +61,7 @@ async def finished(inn: Inn, receipt: Receipt) -> Receipt:
     return found
 
 
-@pytest.mark.parametrize("shell", SHELLS, ids=[shell[0] for shell in SHELLS])
+@pytest.mark.parametrize("shell", SHELLS, ids=[" ".join(shell) for shell in SHELLS])
 async def test_a_command_finishes_with_its_exit_code_and_nothing_is_left_of_the_question(
     inn: Inn, link: HostLink, shell: tuple[str, ...]
 ) -> None:
@@ -77,7 +69,8 @@ async def test_a_command_finishes_with_its_exit_code_and_nothing_is_left_of_the_
         pytest.skip(f"{shell[0]} is not installed")
     await run(inn, link, *shell)
 
-    codes = [await code(inn, link, text) for text in ("true", "echo one; (exit 7)", "echo again $?")]
+    fails, status = ("sh -c 'exit 7'", "$status") if shell[0] == "fish" else ("(exit 7)", "$?")
+    codes = [await code(inn, link, text) for text in ("true", f"echo one; {fails}", f"echo again {status}")]
 
     assert [0, 7, 0] == codes
     screen = inn.server.run("capture-pane", "-p", "-t", f"={ME}:").decode()
@@ -102,10 +95,11 @@ async def test_while_it_runs_nothing_is_asked_and_who_types_meanwhile_makes_its_
     await inn.shows(ME, "got mine")
 
 
+@pytest.mark.parametrize("shell", ["sh", "fish"])
 @pytest.mark.parametrize("columns", [40, 80, 97, 120, 400])
-def test_a_question_takes_as_many_rows_off_the_screen_as_it_fills(columns: int) -> None:
+def test_a_question_takes_as_many_rows_off_the_screen_as_it_fills(columns: int, shell: str) -> None:
     for column in range(columns):
-        asked = question("0123456789abcdef", column, columns)
+        asked = question("0123456789abcdef", column, columns, shell)
         rows, rest = divmod(column + len(asked), columns)
 
         assert rest, "at the edge nobody knows in which row the cursor is"
@@ -121,7 +115,9 @@ def test_a_question_takes_as_many_rows_off_the_screen_as_it_fills(columns: int) 
         (("sh", "-c", "read x"), False),
         (("bash", "-lc", "make"), False),
         (("bash", "script.sh"), False),
-        (("fish",), False),
+        (("fish",), True),
+        (("fish", "-c", "make"), False),
+        (("nu",), False),
         (("claude",), False),
         ((), False),
     ],

@@ -48,6 +48,23 @@ def test_with_styles_each_line_stands_alone() -> None:
     assert ("\x1b[0;31mthree\x1b[m", "\x1b[0;31mfour\x1b[m") == lines(BUFFER, read(-2, ansi=True))
 
 
+@pytest.mark.parametrize(
+    ("printed", "read_as"),
+    [
+        ("\x1b]8;;https://evil.example/x\x1b\\https://good.example\x1b]8;;\x1b\\!", "https://good.example <https://evil.example/x>!"),
+        ("\x1b]8;id=1;https://a.example\x07docs\x1b]8;;\x07 and", "docs <https://a.example> and"),
+        ("\x1b]8;;https://a.example\x1b\\https://a.example\x1b]8;;\x1b\\", "https://a.example"),
+        ("\x1b]8;;https://a.example\x1b\\wrap\x1b]8;;\x1b\\\x1b]8;;https://a.example\x1b\\ped\x1b]8;;\x1b\\", "wrapped <https://a.example>"),
+        ("\x1b]8;;https://a.example\x1b\\a\x1b]8;;https://b.example\x1b\\b\x1b]8;;\x1b\\", "a <https://a.example>b <https://b.example>"),
+        ("\x1b]8;;javascript:alert(1)\x1b\\click\x1b]8;;\x1b\\", "click"),
+        ("\x1b]8;;https://a.\u202eexample/ /\x1b\\click\x1b]8;;\x1b\\", "click <https://a.\ufffdexample//>"),
+        ("\x1b]8;;https://a.example\x1b\\never closed", "never closed <https://a.example>"),
+    ],
+)  # fmt: skip
+def test_where_a_link_leads_stands_behind_its_label_whatever_that_says(printed: str, read_as: str) -> None:
+    assert (read_as,) == lines([printed.encode()], read(ansi=True))
+
+
 def test_the_screen_and_some_lines_above_it_is_what_tmux_is_asked_for() -> None:
     assert "capture-pane -p -J -S -50 -t %1" == wanted("%1", read(screen_and=50)).line
     assert "capture-pane -p -e -J -S - -t %1" == wanted("%1", read(ansi=True)).line

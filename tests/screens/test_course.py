@@ -1,11 +1,12 @@
 """Which keys an answer gets, from every golden screen on which something is asked; and which answers get none."""
 
+import msgspec
 import pytest
 
 from kasmon.errors import RefusedError, UnableError
 from kasmon.model.permission import Decision
 from kasmon.screens.choice import ESCAPE, Menu
-from kasmon.screens.course import course, options, own_words, taken
+from kasmon.screens.course import Course, course, options, own_words, taken, takes_reason
 from kasmon.screens.menu import screen
 from kasmon.screens.reading import read
 from kasmon.screens.shot import captured
@@ -78,6 +79,9 @@ def test_no_answer_takes_a_choice_whose_label_does_not_say_it(case: str) -> None
         if decision is Decision.CHOOSE:
             for option in options(menu):
                 way = course(menu, decision, (option.label,))
+                if menu.many:
+                    assert way.wanted == frozenset({menu.choices.index(option)})
+                    continue
                 assert menu.choices[way.choice or 0] is option or menu.choices[way.choice or 0] == option
             continue
         way = course(menu, decision)
@@ -98,27 +102,62 @@ def test_a_question_is_answered_by_one_of_its_options() -> None:
     menu = menu_of("claude/2.1.330/question")
 
     assert ["red", "blue"] == [option.label for option in options(menu)]
-    assert ("2", 1, "") == course(menu, Decision.CHOOSE, ("blue",))
+    assert Course("2", 1) == course(menu, Decision.CHOOSE, ("blue",))
     for labels in ((), ("red", "blue")):
         with pytest.raises(UnableError):
             course(menu, Decision.CHOOSE, labels)
     with pytest.raises(RefusedError, match="green"):
-        course(menu_of("opencode/1.18.33/question"), Decision.CHOOSE, ("green",))
+        course(menu_of("claude/2.1.330/question-review"), Decision.CHOOSE, ("green",))
 
 
 def test_own_words_are_typed_where_the_file_says_where_and_stand_in_one_row() -> None:
     menu = menu_of("claude/2.1.330/question")
 
-    assert ("", 2, "green, or none") == course(menu, Decision.CHOOSE, (" green, or none",))
+    assert Course("", 2, "green, or none", "", "green, or none") == course(menu, Decision.CHOOSE, (" green, or none",))
+    codex, opencode = menu_of("codex/0.169.0/question"), menu_of("opencode/1.18.33/question")
+    assert Course("", 2, "green", "\t") == course(codex, Decision.CHOOSE, ("green",))
+    assert Course("", 2, "green", "\r") == course(opencode, Decision.CHOOSE, ("green",))
     for words in (" ", "one\ntwo", "x" * 61, "\x1b[A\x1b[A\x1b"):
         with pytest.raises(UnableError):
             course(menu, Decision.CHOOSE, (words,))
     assert own_words(menu_of("claude/2.1.330/question-own-words")) is None
 
 
-@pytest.mark.parametrize("case", ["claude/2.1.330/question-many", "opencode/1.18.33/question-many"])
-def test_a_question_that_takes_several_is_answered_where_it_stands(case: str) -> None:
-    assert () == options(menu_of(case))
+@pytest.mark.parametrize("agent", ["claude/2.1.330", "opencode/1.18.33"])
+def test_a_question_that_takes_several_says_what_is_chosen_and_how_to_go_on(agent: str) -> None:
+    menu, chosen = menu_of(f"{agent}/question-many"), menu_of(f"{agent}/question-many-chosen")
+
+    assert ["core", "docs"] == [option.label for option in options(menu)]
+    assert [(False, False), (False, True)] == [tuple(one.is_on for one in options(each)) for each in (menu, chosen)]
+    assert Course("\t", None, wanted=frozenset({0, 1})) == course(menu, Decision.CHOOSE, ("docs", "core"))
+    assert menu.digest != chosen.digest
+    with pytest.raises(RefusedError, match="tools"):
+        course(menu, Decision.CHOOSE, ("docs", "tools"))
+    with pytest.raises(UnableError):
+        course(menu, Decision.CHOOSE, ())
+    review = menu_of(f"{agent}/question-review")
+    assert [1, 1] == [len(options(review)), len([one for one in review.choices if one.decision is Decision.CANCEL])]
+
+
+def test_a_question_that_takes_several_and_does_not_say_how_it_goes_on_is_answered_where_it_stands() -> None:
+    assert () == options(msgspec.structs.replace(menu_of("claude/2.1.330/question-many"), then=""))
+
+
+def test_a_no_says_why_only_where_the_menu_takes_that() -> None:
+    menu = menu_of("claude/2.1.330/permission-bash")
+
+    assert takes_reason(menu)
+    why = Course("", 3, "take b.txt", "\t", "No, take b.txt")
+    assert why == course(menu, Decision.DENY, reason="take b.txt")
+    for case in ("claude/2.1.330/permission-bash-why-not", "codex/0.169.0/permission-exec", "claude/2.1.330/question"):
+        assert not takes_reason(menu_of(case))
+    for decision in (Decision.ALLOW, Decision.ALWAYS, Decision.CANCEL):
+        with pytest.raises(UnableError, match="no reason"):
+            course(menu, decision, reason="take b.txt")
+    with pytest.raises(UnableError, match="no reason"):
+        course(menu_of("codex/0.169.0/permission-exec"), Decision.DENY, reason="take b.txt")
+    with pytest.raises(UnableError, match="one line"):
+        course(menu, Decision.DENY, reason="one\ntwo")
 
 
 def test_the_rows_of_a_request_reach_from_its_first_to_its_last_choice() -> None:

@@ -11,11 +11,12 @@ import pytest
 from kasmon.host.book import advanced
 from kasmon.model.command import Mode
 from kasmon.model.event import SessionStarted, SignalSeen
+from kasmon.model.evidence import judge
 from kasmon.model.permission import SessionId
 from kasmon.model.session import Session
 from kasmon.store.log import EventLog
 from kasmon.supervisor.derive import Seen, derive
-from kasmon.supervisor.explain import NO_HOST, explain
+from kasmon.supervisor.explain import NO_HOST, Explained, explain
 from kasmon.supervisor.explained import as_object, lines
 from tests.cli.line import Line
 from tests.screens.expected import reading_of
@@ -173,6 +174,13 @@ def test_where_its_host_is_gone_a_session_is_explained_by_its_log(kasmon: Line) 
     ] == lines(found)
     told = as_object(found)
     assert ("unsure", None, NO_HOST) == (told["state"], told["screen"], told["unseen"])
+
+
+def test_what_no_source_can_say_of_an_agent_is_told_with_the_reason() -> None:
+    found = Explained(verdict=judge((), 1.0), absent=(("program", "tmux does not\x1b[2J answer it"),))
+
+    assert "  program   silent: tmux does not answer it" in lines(found)
+    assert {"program": "tmux does not\x1b[2J answer it"} == as_object(found)["absent"]
 
 
 def test_nothing_on_a_screen_reaches_the_terminal_as_it_is(kasmon: Line) -> None:

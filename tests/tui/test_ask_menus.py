@@ -2,12 +2,13 @@
 
 from typing import cast
 
+import msgspec
 from textual.pilot import Pilot
 
 from kasmon.errors import PromptChangedError
 from kasmon.model.command import Answer, Mode
 from kasmon.model.fleet import Fleet
-from kasmon.model.permission import Decision, Request
+from kasmon.model.permission import AskKind, Decision, Request
 from kasmon.tui.app import Kasmon
 from kasmon.tui.asks import AskCard
 from tests.fleets import asking, fleet, idle, request, working
@@ -57,7 +58,7 @@ async def test_always_is_what_the_menu_says_and_reaches_no_further() -> None:
         assert [Answer(request=ask.id, digest=ask.digest, decision=Decision.ALWAYS)] == answers(pilot)
 
 
-async def test_a_no_is_told_at_once_for_no_menu_hears_a_reason() -> None:
+async def test_a_no_is_told_at_once_where_the_menu_hears_no_reason() -> None:
     ask = on_screen(1, "git push")
     async with kasmon(asks(ask)).run_test(size=(120, 40)) as pilot:
         await opened(pilot)
@@ -66,6 +67,38 @@ async def test_a_no_is_told_at_once_for_no_menu_hears_a_reason() -> None:
         await pilot.pause()
 
         assert [Answer(request=ask.id, digest=ask.digest, decision=Decision.DENY)] == answers(pilot)
+
+
+async def test_where_the_menu_takes_a_reason_one_is_asked_for() -> None:
+    ask = msgspec.structs.replace(on_screen(1, "git push"), takes_reason=True)
+    async with kasmon(asks(ask)).run_test(size=(120, 40)) as pilot:
+        await opened(pilot)
+        assert "Deny, with a reason" in text_of(pilot.app)
+        await pilot.press("d", *"not today", "enter")
+        await pilot.pause()
+
+        no = Answer(request=ask.id, digest=ask.digest, decision=Decision.DENY, reason="not today")
+        assert [no] == answers(pilot)
+
+
+async def test_a_menu_of_several_choices_is_answered_with_those_that_were_picked() -> None:
+    ask = request(
+        "fix-auth",
+        1,
+        kind=AskKind.QUESTION,
+        title="Which parts?",
+        shown="Which parts?\n1. core\n2. docs\n3. tools",
+        choices=(Decision.CHOOSE, Decision.CANCEL),
+        options=("core", "docs", "tools"),
+        many=True,
+    )
+    async with kasmon(asks(ask)).run_test(size=(120, 40)) as pilot:
+        await opened(pilot)
+        await pilot.press("1", "3", "enter")
+        await pilot.pause()
+
+        picked = Answer(request=ask.id, digest=ask.digest, decision=Decision.CHOOSE, labels=("core", "tools"))
+        assert [picked] == answers(pilot)
 
 
 async def test_enter_goes_to_its_terminal_and_approves_nothing() -> None:

@@ -6,6 +6,7 @@
 | nothing that asks, by the word of a better source | nothing |
 | the same, and the answer has a key | that key, once |
 | the same, and it has none | the mark is moved to its choice, step by step, each of them seen; then Enter, once |
+| the same, and several are wanted, or words | each is seen to be chosen, the words to stand there; then the last key |
 | the same still, long after the key | if the mark moves when told to, the key was read and not taken: the mark's way |
 | the same still after that | sent, and said to be open |
 
@@ -16,8 +17,10 @@ is changed in signs alone, tmux cannot tell; and what the agent has drawn is old
 
 import asyncio
 import contextlib
+import re
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
+from functools import partial
 from typing import Final, Protocol
 
 from kasmon.backends.tmux.asked import Asked
@@ -29,7 +32,6 @@ from kasmon.errors import (
     RefusedError,
     ScreenChangedError,
     TimedOutError,
-    UnableError,
 )
 from kasmon.model.command import Answer
 from kasmon.model.evidence import Verdict
@@ -131,15 +133,15 @@ class _Way:
         self._loop = asyncio.get_running_loop()
 
     async def walk(self) -> None:
-        if self._answer.reason:
-            raise UnableError(
-                "the menu on its screen takes no reason.", hint="Answer without one, or focus the session."
-            )
         await asyncio.sleep(self._watched.asked.opened_at + YOUNG_S - time.time())
         seen, menu = await self._standing()
-        way = course(menu, self._answer.decision, self._answer.labels)
+        way = course(menu, self._answer.decision, self._answer.labels, self._answer.reason)
         if way.words:
             await self._write(way)
+        elif way.wanted is not None:
+            await self._toggle(way.wanted)
+            seen, menu = await self._standing()
+            await self._press(seen, menu, way.key.encode(), decides=True)
         elif way.key:
             await self._press(seen, menu, way.key.encode(), decides=True)
             if await self._is_cleared(TAKEN_S):
@@ -173,21 +175,41 @@ class _Way:
 
     async def _write(self, way: Course) -> None:
         """Type the words into the choice; Enter sends them once they are seen there, and nothing else has changed."""
-        seen, menu = await self._move_to(way)
-        await self._press(seen, menu, way.words.encode(), marked=way.choice)
+        seen, before = await self._move_to(way)
+        now = before
+        if way.opens:
+            await self._press(seen, now, way.opens.encode(), marked=way.choice)
+            seen, now = await self._changed(lambda now: _is_open(now, before, way), "does not open for words")
+        await self._press(seen, now, way.words.encode(), marked=way.choice)
+        seen, now = await self._changed(lambda now: _holds(now, before, way), "does not show what was typed")
+        await self._press(seen, now, ENTER, marked=way.choice, decides=True)
+
+    async def _toggle(self, wanted: frozenset[int]) -> None:
+        """Have exactly the choices *wanted* chosen, one key after the other, each of them seen to do what it should."""
+        for at in range(len((await self._standing())[1].choices)):
+            seen, before = await self._standing()
+            choice = before.choices[at]
+            if choice.is_on is None or choice.is_on is (at in wanted):
+                continue
+            await self._press(seen, before, choice.key.encode())
+            await self._changed(partial(_is_toggled, before, at), "does not react")
+
+    async def _changed(self, is_right: Callable[[Menu], bool], fault: str) -> tuple[Seen, Menu]:
+        """The same request once its menu *is_right*; from then on that is what stands there.
+
+        Raises:
+            RefusedError: if it does not come to that; *fault* says what it does. Nothing was sent.
+        """
         until = self._loop.time() + MOVED_S
         while True:
             seen = await self._watched.see_now()
             now = seen.reading.menu
-            if now is not None and _holds(now, menu, way):
-                break
+            if now is not None and is_right(now):
+                self._digest = now.digest
+                return seen, now
             if self._loop.time() > until:
-                raise RefusedError(
-                    "its menu does not show what was typed, and nothing was sent.", hint="Focus the session."
-                )
+                raise RefusedError(f"its menu {fault}, and nothing was sent.", hint="Focus the session.")
             await asyncio.sleep(LOOK_S)
-        self._digest = now.digest
-        await self._press(seen, now, ENTER, marked=way.choice, decides=True)
 
     async def _move_to(self, way: Course) -> tuple[Seen, Menu]:
         """The request with the mark on the choice."""
@@ -316,9 +338,43 @@ class _Way:
 
 
 def _holds(now: Menu, before: Menu, way: Course) -> bool:
-    """Whether *now* is the menu *before* with the words in the place of the choice's label, and the mark there."""
+    """Whether *now* is the menu *before* with the words where they belong, and the mark there."""
     if now.marked != way.choice or len(now.choices) != len(before.choices):
         return False
-    expected = [way.words if at == way.choice else choice.label for at, choice in enumerate(before.choices)]
-    asked = [menu.text.splitlines()[: -len(menu.choices)] for menu in (now, before)]
-    return asked[0] == asked[1] and expected == [choice.label for choice in now.choices]
+    assert way.choice is not None
+    expected = [choice.label for choice in before.choices]
+    if way.stands:
+        expected[way.choice] = way.stands
+    else:
+        written = now.choices[way.choice].note if now.entry is None else now.entry
+        if written != way.words:
+            return False
+    return _asked(now) == _asked(before) and expected == [choice.label for choice in now.choices]
+
+
+def _is_open(now: Menu, before: Menu, way: Course) -> bool:
+    """Whether *now* is the menu *before*, in which words can be written into the choice with the mark."""
+    if now.marked != way.choice or len(now.choices) != len(before.choices) or _asked(now) != _asked(before):
+        return False
+    assert way.choice is not None
+    known = [choice.label for choice in before.choices]
+    others = [choice.label for at, choice in enumerate(now.choices) if at != way.choice]
+    was, is_now = before.choices[way.choice], now.choices[way.choice]
+    opened = now.entry is not None or (was.label, was.note) != (is_now.label, is_now.note)
+    return opened and others == [label for at, label in enumerate(known) if at != way.choice]
+
+
+def _is_toggled(before: Menu, at: int, now: Menu) -> bool:
+    """Whether *now* is the menu *before* with choice *at* chosen, or no more."""
+
+    def chosen(menu: Menu) -> list[tuple[str, bool | None]]:
+        return [(choice.label, choice.is_on) for choice in menu.choices]
+
+    expected = chosen(before)
+    expected[at] = (expected[at][0], not expected[at][1])
+    return _asked(now) == _asked(before) and expected == chosen(now)
+
+
+def _asked(menu: Menu) -> list[str]:
+    """What is asked, without the choices, and without marks that say whether something is answered."""
+    return [re.sub("[☐☑☒✓✔]", "☐", line) for line in menu.text.splitlines()[: -len(menu.choices)]]

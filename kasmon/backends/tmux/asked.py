@@ -14,7 +14,7 @@ from kasmon.model.evidence import Verdict
 from kasmon.model.permission import AskKind, Decision, Request, RequestId, SessionId, digest_of
 from kasmon.model.state import SessionState
 from kasmon.screens.choice import Menu
-from kasmon.screens.course import options, own_words, taken
+from kasmon.screens.course import options, own_words, taken, takes_reason
 
 GONE: Final = "it is not on its screen any more"
 LONGEST_TITLE: Final = 200
@@ -93,7 +93,9 @@ class Asked:
             choices=choices,
             options=tuple(choice.label for choice in offered),
             option_notes=tuple(choice.note for choice in offered),
+            many=menu.many and bool(offered),
             free_text=own_words(menu) is not None,
+            takes_reason=takes_reason(menu),
             rule=(menu.covers or always.label) if always else "",
             digest=menu.digest,
             answerable=bool(choices),

@@ -21,6 +21,7 @@ from kasmon.screens.reading import Reading
 from kasmon.tmux.standing import changed
 
 POSIX: Final = frozenset({"ash", "bash", "dash", "ksh", "mksh", "sh", "zsh"})
+FISH: Final = "fish"
 """Shells that understand what is typed; others are not asked."""
 FIRST_S, LONGEST_S = 0.05, 0.5
 """How long after a look the next one follows: doubling, as it is awaited that a pane is ready."""
@@ -55,8 +56,9 @@ class Shell(Protocol):
 class Completion:
     """Of one command, made before that is typed into the shell of process *pid*; the output is `heard` from then on."""
 
-    def __init__(self, shell: Shell, typist: Typist, pid: int) -> None:
-        self._shell, self._typist, self._pid = shell, typist, pid
+    def __init__(self, shell: Shell, typist: Typist, pid: int, program: str = "sh") -> None:
+        """*program* is the shell's name."""
+        self._shell, self._typist, self._pid, self._program = shell, typist, pid, program
         self._nonce = os.urandom(8).hex()
         self._keyed_at = typist.keyed_at
         self._tail = b""
@@ -108,7 +110,7 @@ class Completion:
                 return False
             rows = [""] * seen.above + [row.text for row in seen.shot.rows]
             at = cursor[1] + seen.above
-            command = question(self._nonce, cursor[0], seen.size[0])
+            command = question(self._nonce, cursor[0], seen.size[0], self._program)
             await hand.press(f"{command}\r".encode(), changed(seen.size, rows, range(at, at + 1)))
             return True
 
@@ -120,7 +122,7 @@ class Completion:
             return Ended(None, NO_ANSWER)
 
 
-def question(nonce: str, column: int, columns: int) -> str:
+def question(nonce: str, column: int, columns: int, program: str = "sh") -> str:
     """What is typed at *column* (from 0) of a terminal of *columns*; it takes the rows that it fills off the screen.
 
     A command that ends just at the edge leaves it open in which row the cursor is then: it is made one longer.
@@ -128,16 +130,19 @@ def question(nonce: str, column: int, columns: int) -> str:
     columns = max(columns, 1)
     for blanks in (" ", "  "):
         for digits in (1, 2, 3):
-            length = len(_question(blanks, nonce, 10 ** (digits - 1)))
+            length = len(_question(blanks, nonce, 10 ** (digits - 1), program))
             rows = (column + length) // columns + 1
             if len(str(rows)) == digits and (column + length) % columns:
-                return _question(blanks, nonce, rows)
-    return _question(" ", nonce, 1)
+                return _question(blanks, nonce, rows, program)
+    return _question(" ", nonce, 1, program)
 
 
-def _question(blanks: str, nonce: str, rows: int) -> str:
+def _question(blanks: str, nonce: str, rows: int, program: str) -> str:
     name, rest = MARKER.decode()[:6], MARKER.decode()[6:]  # so that no echo of it is taken for the answer
     printed = f"'\\033[{rows}A\\r\\033[J\\033]1337;%s%s;%s\\007'"
+    if program == FISH:  # it has no way of its own to end with a status outside of a function
+        asked = f"printf {printed} {name} {rest}{nonce} $e"
+        return f'{blanks}begin;set -l e $status;{asked};sh -c "exit $e";end'
     return f"{blanks}(e=$?;printf {printed} {name} {rest}{nonce} $e;exit $e)"
 
 
@@ -148,9 +153,14 @@ def is_at_prompt(reading: Reading) -> bool:
 
 def can_be_asked(argv: Sequence[str]) -> bool:
     """Whether *argv* starts a shell for somebody who types, of a kind that understands what is asked."""
-    if not argv or PurePath(argv[0]).name.lstrip("-") not in POSIX:
+    if not argv or program_name(argv) not in {*POSIX, FISH}:
         return False
     return all(word.startswith(("-", "+")) and (word.startswith("--") or "c" not in word) for word in argv[1:])
+
+
+def program_name(argv: Sequence[str]) -> str:
+    """The name of the shell that *argv* starts, not empty."""
+    return PurePath(argv[0]).name.lstrip("-")
 
 
 def has_terminal(pid: int) -> bool:

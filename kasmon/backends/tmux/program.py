@@ -2,7 +2,6 @@
 
 import contextlib
 import os
-import subprocess
 from collections.abc import Sequence
 from functools import lru_cache
 from pathlib import Path, PurePath
@@ -10,6 +9,7 @@ from typing import Final
 
 from kasmon.backends.surroundings import ALIASES, RUNNERS
 from kasmon.backends.tmux.processes import SHELLS
+from kasmon.backends.version import answer
 from kasmon.clean import clean_line
 from kasmon.launch import base_environment
 
@@ -46,16 +46,8 @@ def version_of(argv: Sequence[str]) -> str:
 
 @lru_cache(maxsize=64)
 def _version(program: str, _changed: int) -> str:
-    with contextlib.suppress(OSError, subprocess.SubprocessError):
-        told = subprocess.run(
-            [program, "--version"],
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            timeout=VERSION_S,
-            cwd="/",
-            env={**base_environment(dict(os.environ)), "TERM": "dumb", "NO_COLOR": "1"},
-            check=False,
-            start_new_session=True,
-        ).stdout
+    with contextlib.suppress(OSError):
+        variables = {**base_environment(dict(os.environ)), "TERM": "dumb", "NO_COLOR": "1"}
+        told = answer((program, "--version"), "/", variables, VERSION_S)
         return clean_line(told[:400].decode("utf-8", "replace").strip().partition("\n")[0])[:80]
     return ""

@@ -5,6 +5,7 @@ agent is killed, so it counts only for a process that is there, with the start t
 """
 
 import contextlib
+import os
 import re
 import sys
 from collections.abc import Iterable, Mapping
@@ -40,16 +41,16 @@ class Word(NamedTuple):
     """Its id of the conversation, once that has something to go on with; else empty."""
 
 
-class _Entry(msgspec.Struct):
+class _Entry(msgspec.Struct, rename="camel"):
     """What we read of it; everything else in there is none of our business."""
 
     pid: int = 0
-    procStart: str = ""  # noqa: N815 - its own name
-    startedAt: float = 0.0  # noqa: N815
+    proc_start: str = ""
+    started_at: float = 0.0
     status: str = ""
-    waitingFor: str = ""  # noqa: N815
+    waiting_for: str = ""
     version: str = ""
-    sessionId: str = ""  # noqa: N815
+    session_id: str = ""
 
 
 _decoder = msgspec.json.Decoder(_Entry)
@@ -70,37 +71,45 @@ def variables_of(pid: int) -> Mapping[str, str]:
     return {}
 
 
-def found(folder: Path, pids: Iterable[int]) -> Path | None:
+def found(folder: Path, pids: Iterable[int | str]) -> Path | None:
     """The file in *folder* of the first of *pids* that has one."""
     return next((path for pid in pids if (path := folder / f"{pid}.json").is_file()), None)
 
 
-def read(path: Path) -> Word:
-    """What the file at *path* says; `SILENT` where it is gone, broken, or left behind by a process that is gone."""
+def read(path: Path, pid: int | None = None) -> Word:
+    """What the file at *path* says; `SILENT` where it is gone, broken, or left behind by a process that is gone.
+
+    *pid*: the process that calls itself as the file says, where that is another number here. The file may be foreign:
+    no link is followed.
+    """
     try:
-        with path.open("rb") as file:
+        with open(path, "rb", opener=_plainly) as file:
             entry = _decoder.decode(file.read(LARGEST))
     except (OSError, msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return Word()
-    if path.stem != str(entry.pid) or not _is_its(entry):
+    if path.stem != str(entry.pid) or not _is_its(entry, entry.pid if pid is None else pid):
         return Word()
     value = STATES.get(entry.status, SILENT)
-    asking = WAITING_FOR.get(entry.waitingFor, AskKind.QUESTION) if value == "asking" else None
-    text = clean_line(entry.waitingFor)[:200] if value == "asking" else ""
-    begun = entry.status in BEGUN and UUID.fullmatch(entry.sessionId) is not None
-    return Word(value, asking, text, clean_line(entry.version)[:40], entry.sessionId if begun else "")
+    asking = WAITING_FOR.get(entry.waiting_for, AskKind.QUESTION) if value == "asking" else None
+    text = clean_line(entry.waiting_for)[:200] if value == "asking" else ""
+    begun = entry.status in BEGUN and UUID.fullmatch(entry.session_id) is not None
+    return Word(value, asking, text, clean_line(entry.version)[:40], entry.session_id if begun else "")
 
 
-def _is_its(entry: _Entry) -> bool:
+def _plainly(path: str, flags: int) -> int:
+    return os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+
+
+def _is_its(entry: _Entry, pid: int) -> bool:
     """Whether the process that has the pid now is the one that wrote the file."""
     try:
-        if sys.platform == "linux" and entry.procStart:
-            fields = Path(f"/proc/{entry.pid}/stat").read_bytes().rpartition(b")")[2].split()
-            return fields[0] != b"Z" and fields[19].decode() == entry.procStart
-        began = float(psutil.Process(entry.pid).create_time())
+        if sys.platform == "linux" and entry.proc_start:
+            fields = Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()
+            return fields[0] != b"Z" and fields[19].decode() == entry.proc_start
+        began = float(psutil.Process(pid).create_time())
     except (OSError, IndexError, psutil.Error):
         return False
-    return -1.0 <= entry.startedAt / 1000 - began <= STARTED_WITHIN_S * 12
+    return -1.0 <= entry.started_at / 1000 - began <= STARTED_WITHIN_S * 12
 
 
 def changed(path: Path) -> int:

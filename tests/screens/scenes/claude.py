@@ -21,6 +21,7 @@ def take(studio: Studio) -> None:
     _ends(studio)
     _asks(studio)
     _questions(studio)
+    _choices(studio)
     _tasks(studio)
     _plans(studio)
     _limits(studio)
@@ -187,6 +188,32 @@ def _questions(studio: Studio) -> None:
         studio.keep(stage, "question-many", "asking", asking="question")
         stage.key("Escape")
         stage.gone("☐ Parts")
+
+
+def _choices(studio: Studio) -> None:
+    """Several choices, what it asks behind them, and a no with its reason."""
+    with studio.stage(*MANUAL) as stage:
+        stage.until(READY)
+        stage.say(f"go %% tool AskUserQuestion {json.dumps({'questions': QUESTIONS})} %% say done")
+        stage.until("Which parts.[^$]*Type some")
+        stage.still()
+        stage.key("2")
+        studio.keep(stage, "question-many-chosen", "asking", asking="question")
+        stage.key("Tab")
+        studio.keep(stage, "question-of-two", "asking", asking="question")
+        stage.key("1")
+        studio.keep(stage, "question-review", "asking", asking="question")
+        stage.press("1", "Review your answers")
+        stage.until("done$")
+        stage.say("go %% bash touch perm.txt %% say done")
+        stage.until("Do you want")
+        stage.still()
+        stage.key("Down", "Down", "Down")
+        stage.still()
+        stage.key("Tab")
+        studio.keep(stage, "permission-bash-why-not", "asking", asking="permission")
+        stage.type("take another")
+        studio.keep(stage, "permission-bash-why-not-draft", "asking", asking="permission")
 
 
 def _tasks(studio: Studio) -> None:

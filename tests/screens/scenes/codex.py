@@ -28,10 +28,12 @@ KNOWN: Final = '[notice.model_migrations]\n"gpt-5.5" = "gpt-6-sol"\n'
 def take(studio: Studio) -> None:
     """Every state that can be reached with a model server."""
     _first_start(studio)
+    _news(studio)
     _talk(studio)
     _retries(studio)
     _asks(studio)
     _questions(studio)
+    _choices(studio)
     _limits(studio)
     _narrow(studio)
 
@@ -41,6 +43,22 @@ def _first_start(studio: Studio) -> None:
     with studio.stage(files={CONFIG: trusted}, without=("STUB_KEY",)) as stage:
         stage.until("(?i)sign in")
         studio.keep(stage, "start-login", "asking", asking="auth")
+
+
+def _news(studio: Studio) -> None:
+    """What it asks at a start when it has a newer version of itself, or a newer model."""
+    trusted = '[projects."{workdir}"]\ntrust_level = "trusted"\n'
+    base = BASE.replace("check_for_update_on_startup = false\n", "")
+    checked = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+    newer = json.dumps({"latest_version": "9.9.9", "last_checked_at": checked, "dismissed_version": None})
+    installed = {"CODEX_MANAGED_BY_NPM": "1", "CODEX_MANAGED_PACKAGE_ROOT": "/tmp"}
+    files = {CONFIG: base + KNOWN + trusted, ".codex/version.json": newer}
+    with studio.stage(*ASKING, own=installed, files=files) as stage:
+        stage.until("Update available")
+        studio.keep(stage, "start-update", "asking", asking="question")
+    with studio.stage(*ASKING, files={CONFIG: BASE + trusted}) as stage:
+        stage.until("Try new model")
+        studio.keep(stage, "start-model", "asking", asking="question")
 
 
 def _talk(studio: Studio) -> None:
@@ -143,6 +161,22 @@ def _questions(studio: Studio) -> None:
         studio.keep(stage, "plan", "asking", asking="plan")
         stage.key("Escape")
         stage.still()
+
+
+def _choices(studio: Studio) -> None:
+    """Own words beside a choice."""
+    with studio.stage(*ASKING) as stage:
+        stage.until(READY)
+        stage.still()
+        stage.key("BTab")
+        stage.until("Plan mode")
+        stage.say("go %% ask Which colour?|red|blue %% say done")
+        stage.until("enter to submit")
+        stage.still()
+        stage.key("Down", "Down", "Tab")
+        studio.keep(stage, "question-own-words-empty", "asking", asking="question")
+        stage.type("green")
+        studio.keep(stage, "question-own-words", "asking", asking="question")
 
 
 def _limits(studio: Studio) -> None:

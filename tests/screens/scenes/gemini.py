@@ -18,6 +18,7 @@ def take(studio: Studio) -> None:
     _first_start(studio)
     _talk(studio)
     _asks(studio)
+    _choices(studio)
     _narrow(studio)
 
 
@@ -97,6 +98,25 @@ def _asks(studio: Studio) -> None:
         stage.press("1", "Allow execution")
         studio.keep(stage, "working-tool", "working", holds="esc to cancel", lacks="Allow execution")
         stage.key("Escape")
+
+
+def _choices(studio: Studio) -> None:
+    """A question that takes several choices."""
+    parts = [{"label": label, "description": f"the {label}"} for label in ("core", "docs", "tools")]
+    several = {"question": "Which parts?", "header": "Parts", "type": "choice", "multiSelect": True, "options": parts}
+    with studio.stage() as stage:
+        stage.until(READY)
+        stage.still()
+        stage.say("go %% say hello")
+        stage.until("✦ hello")
+        stage.until(READY)
+        stage.say(f"go %% tool ask_user {json.dumps({'questions': [several]})} %% say done")
+        stage.until(r"1\. \[ \] core")
+        studio.keep(stage, "question-many", "asking", asking="question")
+        stage.key("Enter")
+        studio.keep(stage, "question-many-chosen", "asking", asking="question")
+        stage.key("Down", "Down", "Down", "Down")
+        studio.keep(stage, "question-many-scrolled", "asking")
 
 
 def _narrow(studio: Studio) -> None:

@@ -13,6 +13,7 @@ def take(studio: Studio) -> None:
     """Every state that can be reached with a model server."""
     _talk(studio)
     _asks(studio)
+    _choices(studio)
     _narrow(studio)
 
 
@@ -105,6 +106,33 @@ def _asks(studio: Studio) -> None:
         stage.key("Enter")
         studio.keep(stage, "working-tool", "working", holds=BUSY, lacks="Permission required")
         stage.key("Escape", "Escape")
+
+
+def _choices(studio: Studio) -> None:
+    """Several choices, own words, and what it asks behind them."""
+    with studio.stage() as stage:
+        stage.until(READY)
+        stage.say("go %% ask Which colour?|red|blue %% say done")
+        stage.until("Which colour.[^$]*Type your own")
+        stage.still()
+        stage.key("Down", "Down", "Enter")
+        studio.keep(stage, "question-own-words-empty", "asking", asking="question")
+        stage.type("green")
+        studio.keep(stage, "question-own-words", "asking", asking="question")
+        stage.key("Enter")
+        stage.until("^ +done")
+        stage.gone(BUSY)
+        stage.say(f"go %% tool question {json.dumps(QUESTIONS)} %% say done")
+        stage.until("Which parts.[^$]*Type your own")
+        stage.still()
+        stage.key("2")
+        studio.keep(stage, "question-many-chosen", "asking", asking="question")
+        stage.key("Tab")
+        studio.keep(stage, "question-of-two", "asking", asking="question")
+        stage.key("1")
+        studio.keep(stage, "question-review", "asking", asking="question")
+        stage.key("Enter")
+        stage.gone("esc dismiss")
 
 
 def _narrow(studio: Studio) -> None:
