@@ -4,7 +4,7 @@ import contextlib
 import os
 import signal
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 
 from kasmon.errors import KasmonError, TmuxCommandError
 from kasmon.tmux import request as ask
@@ -15,7 +15,6 @@ from kasmon.tmux.flood import Floods
 from kasmon.tmux.panes import Panes
 from kasmon.tmux.protocol import Notice
 from kasmon.tmux.quote import ID, exact, word
-from kasmon.tmux.ready import LIMIT_S, Readiness, waits
 from kasmon.tmux.server import Server
 
 PAUSE_AFTER_S = 1
@@ -34,8 +33,8 @@ class Hub(Panes):
     """Everything that goes on in a tmux server, through one pipe.
 
     Set the callbacks, `open()`, then watch `fileno()` and call `pump()`, and `tick()` once a second. Nothing blocks but
-    `open`, `call`, `panes`, `paste`, `wait_ready` and `close`. After `on_gone`, `open()` tries again, and raises if the
-    server is gone.
+    `open`, `call`, `panes`, `paste` and `close`. After `on_gone`, `open()` tries again, and raises if the server is
+    gone.
     """
 
     def __init__(self, server: Server, clock: Callable[[], float] = time.monotonic) -> None:
@@ -122,24 +121,6 @@ class Hub(Panes):
     def flooded(self) -> frozenset[str]:
         """The panes that are not heard now, because they print too much."""
         return self._floods.off
-
-    def wait_ready(self, nonces: Mapping[str, str], limit_s: float = LIMIT_S) -> Readiness:
-        """Wait until each pane of *nonces* (pane: nonce) has announced its nonce or died; *limit_s* for all of them."""
-        awaited, ready, dead = dict(nonces), set[str](), set[str]()
-        for wait_s in waits(limit_s):
-            facts = {facts.pane_id: facts for facts in self.panes()}
-            for pane, nonce in list(awaited.items()):
-                if pane in facts and facts[pane].ready == nonce:
-                    ready.add(pane)
-                elif pane not in facts or facts[pane].is_dead:
-                    dead.add(pane)
-                else:
-                    continue
-                del awaited[pane]
-            if not awaited:
-                break
-            self.pump_for(wait_s)
-        return Readiness(frozenset(ready), frozenset(dead), frozenset(awaited))
 
     def look(self) -> None:
         """Ask for all panes; tell of new deaths and of panes that are gone; end windows that only the hub holds."""

@@ -5,7 +5,7 @@ from kasmon.errors import KasmonError
 from kasmon.tmux import request as ask
 from kasmon.tmux.connection import Connection, OnDone
 from kasmon.tmux.facts import PaneFacts, PaneText, ScreenFacts, distinct
-from kasmon.tmux.request import Lines, Row, Screen
+from kasmon.tmux.request import Lines
 
 
 class Panes(Connection):
@@ -23,14 +23,6 @@ class Panes(Connection):
     ) -> None:
         """Rows of *pane*; see `request.capture`."""
         self.submit(ask.capture(pane, start=start, end=end, ansi=ansi, join=join), on_done)
-
-    def capture_screen(self, pane: str, on_done: OnDone[Screen]) -> None:
-        """All visible rows of *pane* with cursor and modes, of one moment."""
-        self.submit(ask.screen(pane), on_done)
-
-    def capture_row(self, pane: str, y: int, on_done: OnDone[Row]) -> None:
-        """Row *y* of *pane* with cursor and modes, of one moment."""
-        self.submit(ask.row(pane, y), on_done)
 
     def cursor(self, pane: str, on_done: OnDone[ScreenFacts]) -> None:
         """Cursor and modes of *pane*."""

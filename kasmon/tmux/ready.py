@@ -1,37 +1,9 @@
-"""When a new pane is ready: it announced its nonce, or a marker stands on its screen. All are awaited together."""
+"""How long a new pane is waited for, and the marker that one prints on its screen where it cannot announce itself."""
 
-from collections.abc import Iterator, Sequence
-
-import msgspec
+from collections.abc import Sequence
 
 FIRST_S, LONGEST_S, LIMIT_S = 0.010, 0.500, 10.0
-
-
-class Readiness(msgspec.Struct, frozen=True):
-    """What became of panes that were awaited."""
-
-    ready: frozenset[str]
-    dead: frozenset[str]
-    """Ended before they were ready, or not there: their screen says why."""
-    late: frozenset[str]
-    """Neither, when the time was over."""
-
-
-def waits(limit_s: float = LIMIT_S) -> Iterator[float]:
-    """How long to wait before each next look, in seconds: 10 ms, doubling up to 500 ms, *limit_s* in all."""
-    wait_s, left_s = FIRST_S, limit_s
-    while left_s > 0:
-        yield min(wait_s, left_s)
-        left_s -= wait_s
-        wait_s = min(wait_s * 2, LONGEST_S)
-
-
-def marker_command(nonce: str) -> str:
-    """What to type (and Enter) into a shell or a remote pane, so that the marker of *nonce* (hex) comes on a line.
-
-    The typed text does not hold the marker itself, so its echo is not taken for the answer.
-    """
-    return f"printf '\\n%s%s\\n' KASMON_READY_ {_hex(nonce)}"
+"""The distance of the first two looks, of later ones at most, and how long to look at all, in seconds."""
 
 
 def marker_of(nonce: str) -> str:
@@ -40,7 +12,7 @@ def marker_of(nonce: str) -> str:
 
 
 def saw_marker(rows: Sequence[bytes], nonce: str) -> bool:
-    """Whether a captured screen shows what `marker_command(nonce)` prints."""
+    """Whether a captured screen shows the marker of *nonce* on a line of its own."""
     marker = marker_of(nonce).encode()
     return any(row.strip() == marker for row in rows)
 

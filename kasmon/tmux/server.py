@@ -3,7 +3,6 @@
 Every call is one short tmux process, bounded, and safe from any thread. What goes on all the time goes through `hub`.
 """
 
-import shlex
 import uuid
 from collections.abc import Sequence
 
@@ -133,10 +132,6 @@ class Server(Daemon):
         target = exact(session) if session.startswith("$") else f"={own_name(session)}"
         place = f"{target}:{exact(window)}" if window else target
         return [self.program, "-u", "-S", str(self.socket), "attach-session", "-t", place]
-
-    def attach_line(self, session: str, window: str | None = None) -> str:
-        """`attach_argv` as a person can paste it into another terminal, inside another tmux too."""
-        return shlex.join(["env", "-u", "TMUX", *self.attach_argv(session, window)])
 
     def _unless_gone(self, *argv: str) -> bytes:
         """Like `run`, with nothing for what is not there any more."""

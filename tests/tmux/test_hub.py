@@ -13,9 +13,7 @@ from kasmon.tmux import request
 from kasmon.tmux.facts import HUB
 from kasmon.tmux.hub import Hub
 from kasmon.tmux.identity import identify
-from kasmon.tmux.ready import marker_command, saw_marker, waits
 from kasmon.tmux.server import Server
-from kasmon.tmux.spec import LaunchSpec, fresh_nonce, launch_argv, write_spec
 from kasmon.tmux.version import parse
 from tests.tmux.ears import Ears, Kept, python
 from tests.waiting import until
@@ -150,39 +148,6 @@ def test_the_hub_gives_nobody_a_size(ears: Ears, server: Server) -> None:
     ears.hears(pane.pane_id)
 
     assert (200, 60) == next((seen.width, seen.height) for seen in server.pane_facts())
-
-
-def test_all_panes_are_awaited_together(ears: Ears, server: Server, folder: Path) -> None:
-    nonces = {}
-    for number, argv in enumerate([["cat"], ["cat"], ["no-such-program"]]):
-        spec = LaunchSpec(argv=argv, workdir=folder, nonce=fresh_nonce(), program=server.program, socket=server.socket)
-        write_spec(folder / f"spec{number}", spec)
-        nonces[server.create(f"s{number}", launch_argv(folder / f"spec{number}")).pane_id] = spec.nonce
-    mute = server.create("mute", ["cat"]).pane_id
-    *ready, dead = nonces
-    seen = ears.hub.wait_ready({**nonces, mute: "ab", "%99": "cd"}, limit_s=1.0)
-
-    assert (set(ready), {dead, "%99"}, {mute}) == (set(seen.ready), set(seen.dead), set(seen.late))
-
-
-def test_the_waits_begin_at_10_ms_and_double_up_to_half_a_second_for_10_seconds() -> None:
-    schedule = list(waits())
-
-    assert [0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.5, 0.5] == schedule[:8]
-    assert pytest.approx(10.0) == sum(schedule)
-
-
-def test_a_marker_is_seen_in_what_a_shell_prints_not_in_what_is_typed(ears: Ears, server: Server) -> None:
-    nonce = fresh_nonce()
-    pane = server.create("shell", ["/bin/sh"]).pane_id
-    typed = marker_command(nonce)
-    assert nonce in typed
-    assert f"KASMON_READY_{nonce}" not in typed
-    ears.hub.keys(pane, typed.encode() + b"\r")
-
-    ears.until(lambda: saw_marker([row.encode() for row in ears.rows(pane)], nonce))
-    with pytest.raises(ValueError, match="no hex nonce"):
-        marker_command("; rm -rf /")
 
 
 def test_a_flood_is_turned_off_and_harms_no_other_pane(ears: Ears, server: Server) -> None:

@@ -100,7 +100,7 @@ def test_the_screen_comes_with_its_colours_cursor_and_modes(shared: Ears, folder
     pane = server.create("agent", recorder(folder / "got", coloured + modes), size=(20, 3)).pane_id
     ears.until_shown(pane, "ready")
     kept = Kept()
-    ears.hub.capture_screen(pane, kept.append)
+    ears.hub.submit(request.screen(pane), kept.append)
     ears.until(lambda: kept)
 
     screen = kept.answer
@@ -123,7 +123,7 @@ def test_a_row_alone_comes_with_the_cursor(shared: Ears) -> None:
     pane = server.create("agent", python("import os\nos.write(1, b'one\\ntwo')\nos.read(0, 1)\n")).pane_id
     ears.until_shown(pane, "two")
     kept = Kept()
-    ears.hub.capture_row(pane, 1, kept.append)
+    ears.hub.submit(request.row(pane, 1), kept.append)
     ears.until(lambda: kept)
 
     row = kept.answer
@@ -261,13 +261,6 @@ def test_attaching_to_a_child_shows_the_child(server: Server) -> None:
         terminal.process.kill()
         terminal.process.wait()
         os.close(terminal.master)
-
-
-def test_the_line_for_another_terminal_names_socket_and_session(server: Server) -> None:
-    line = server.attach_line("kabcdef2")
-
-    assert line.startswith("env -u TMUX ")
-    assert line.endswith(f"tmux -u -S {server.socket} attach-session -t =kabcdef2")
 
 
 def test_a_pane_can_be_started_anew(ears: Ears, server: Server) -> None:
