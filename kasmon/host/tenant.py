@@ -19,7 +19,7 @@ from kasmon.host.connection import Connection
 from kasmon.host.life import Life
 from kasmon.host.reading import lines, wanted
 from kasmon.host.reconnect import Search
-from kasmon.host.view import View
+from kasmon.host.viewers import NO_PANE, Viewers
 from kasmon.host.window import Window
 from kasmon.host.wire import Blur, Focus, Keys, Look, PaneSeen, Paste, Read, Say, Scroll, Text, Unwatch, Watch
 from kasmon.model.command import Launch, Receipt, Requeue, Wish
@@ -28,8 +28,6 @@ from kasmon.model.stuck import StuckLimits
 from kasmon.paths import Places
 from kasmon.tmux import request as ask
 from kasmon.tmux.facts import PaneFacts
-
-NO_PANE = "it has no pane any more"
 
 
 class Tenant:
@@ -45,7 +43,7 @@ class Tenant:
         self._life: Life | None = None
         self._camera: Camera | None = None
         self._window: Window | None = None
-        self._views: dict[Connection, View] = {}
+        self._viewers = Viewers(session)
         self._is_starting = self._has_lost_pane = False
         self._settled = asyncio.Event()
         self._search = Search(backend.is_alive, self._attach)
@@ -133,8 +131,7 @@ class Tenant:
     async def let_go(self) -> None:
         """Leave everything as it is. Idempotent."""
         self._search.stop()
-        for view in self._views.values():
-            view.close()
+        self._viewers.close()
         if self._life is not None:
             await self._life.let_go()
 
@@ -164,8 +161,7 @@ class Tenant:
             return
         before, self._camera = self._camera, Camera(self._backend.line, pane)
         self._camera.on_closed = self._pane_closed
-        for view in self._views.values():
-            view.look(self._camera)  # before the old one is closed: nobody is told that there is none
+        self._viewers.look(self._camera)  # before the old one is closed: nobody is told that there is none
         self._vacate(before, NO_PANE)
         if self._backend.owns:
             self._window = Window(self._backend.line, window, self._camera.renew)
@@ -179,6 +175,7 @@ class Tenant:
     def vacate(self, why: str) -> None:
         """It has no pane any more. Idempotent."""
         camera, self._camera = self._camera, None
+        self._viewers.camera = None
         self._vacate(camera, why)
 
     def _vacate(self, camera: Camera | None, why: str) -> None:
@@ -270,40 +267,13 @@ class Tenant:
 
     def show(self, connection: Connection, frame: Watch | Unwatch | Focus | Blur | Scroll) -> None:
         """Do what *connection* wants to see."""
-        view = self._views.get(connection)
-        match frame:
-            case Watch(rate_hz=rate_hz):
-                if view is not None:
-                    view.anew()
-                view = view or self._view(connection)
-                view.rate_hz = max(rate_hz, 0.0)
-                self._begin(view)
-            case Focus(columns=columns, rows=rows):
-                view = view or self._view(connection)
-                view.has_focus = True
-                if self._window is not None:
-                    self._window.resize(columns, rows)
-                self._begin(view)
-            case Blur():
-                if view is not None:
-                    view.has_focus = False
-                    view.scroll(0)
-                    view.look(self._camera)
-                    if view.rate_hz is None:
-                        self.leave(connection)
-            case Unwatch():
-                if view is not None:
-                    view.rate_hz = None
-                    if not view.has_focus:
-                        self.leave(connection)
-            case Scroll(up=up):
-                if view is not None:
-                    view.scroll(up)
+        if isinstance(frame, Focus) and self._window is not None:
+            self._window.resize(frame.columns, frame.rows)
+        self._viewers.show(connection, frame)
 
     def type(self, connection: Connection, frame: Keys | Paste) -> None:
         """Type what a person typed; dropped once the agent has ended."""
-        if (view := self._views.get(connection)) is not None:
-            view.scroll(0)
+        self._viewers.scroll_down(connection)
         if self._life is None or self._life.agent.has_ended:
             return
         if isinstance(frame, Keys):
@@ -313,15 +283,4 @@ class Tenant:
 
     def leave(self, connection: Connection) -> None:
         """*connection* does not look any more. Idempotent."""
-        if (view := self._views.pop(connection, None)) is not None:
-            view.close()
-
-    def _view(self, connection: Connection) -> View:
-        view = self._views[connection] = View(connection, self.session)
-        return view
-
-    def _begin(self, view: View) -> None:
-        if self._camera is None:
-            view.gone(NO_PANE)
-        else:
-            view.look(self._camera)
+        self._viewers.leave(connection)

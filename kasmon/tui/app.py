@@ -8,7 +8,7 @@ import asyncio
 import contextlib
 import gc
 import locale
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from importlib import import_module
 from pathlib import Path
 from typing import Any, ClassVar, Final, Literal, cast
@@ -19,8 +19,6 @@ from textual.command import CommandPalette, Provider
 from textual.filter import LineFilter, Monochrome
 
 from kasmon.clean import clean_line
-from kasmon.config.file import line_of
-from kasmon.errors import ConfigError, KasmonError
 from kasmon.model.command import Answer, Prompt, Requeue
 from kasmon.model.fleet import Fleet
 from kasmon.model.permission import SessionId
@@ -35,8 +33,7 @@ from kasmon.tui.focus import FocusView
 from kasmon.tui.hygiene import keep_clean
 from kasmon.tui.inbox import Inbox
 from kasmon.tui.inside import Inside
-from kasmon.tui.keyboard import leave_key
-from kasmon.tui.keys import ACTIONS, ROWS, Keys, Where, chosen
+from kasmon.tui.keys import ACTIONS, ROWS, Keys, Where
 from kasmon.tui.look import Look, news, session_label, state_name
 from kasmon.tui.messages import (
     ActionWanted,
@@ -56,10 +53,12 @@ from kasmon.tui.order import difference
 from kasmon.tui.overlay import Overlay
 from kasmon.tui.safety import NoColours, NothingActs, log_crash
 from kasmon.tui.shelf import Shelf
-from kasmon.tui.theme import DEFAULT, PLAIN, ThemeFile, terminal_theme, textual_theme
+from kasmon.tui.taste import Taste
+from kasmon.tui.theme import DEFAULT
 from kasmon.tui.thrift import lighten_strips
 from kasmon.tui.waves import Waves
-from kasmon.tui.world import Adopt, Create, Settings, Tell, Wanted, World
+from kasmon.tui.wishes import Wishes
+from kasmon.tui.world import Settings, Tell, Wanted, World
 
 LATER_IMPORTS: Final = (
     "textual.widgets._text_area",
@@ -111,14 +110,16 @@ class Kasmon(App[None], inherit_bindings=False):
         self.keys = Keys()
         self.themes = Shelf()
         self.utf8 = _is_utf8(self.settings)
+        self.taste = Taste(self)
         self.set_class(not self.utf8, "-ascii")
         self.set_class(self.no_color, "-plain")
-        self.look = Look(self._theme_file(DEFAULT), utf8=self.utf8)
+        self.look = Look(self.taste.theme_file(DEFAULT), utf8=self.utf8)
         self.deeds = Deeds(self)
         self.inbox = Inbox(self)
         self.waves = Waves(self)
         self.inside = Inside(self)
         self.calls = Calls(self)
+        self.wishes = Wishes(self)
         self.crash = ""
         """What is said on the terminal once it is as before; empty while nothing crashed."""
         self.desk = Desk(self.look, self.clock, self.inside.make)
@@ -127,7 +128,7 @@ class Kasmon(App[None], inherit_bindings=False):
         self._first_fleet = fleet
         self.has_fleet = False
         self._last_key_at = self.clock.ticking()
-        self._adopt(self.settings)
+        self.taste.adopt(self.settings)
 
     # Life.
 
@@ -185,7 +186,7 @@ class Kasmon(App[None], inherit_bindings=False):
         async for settings in self.world.settings():
             before = self.settings
             await asyncio.to_thread(self.themes.get, settings.theme)  # a shipped theme's file is read once
-            self._adopt(settings)
+            self.taste.adopt(settings)
             for problem in settings.problems:
                 if problem not in before.problems:
                     self.say(problem, severity="error")
@@ -338,38 +339,7 @@ class Kasmon(App[None], inherit_bindings=False):
         if isinstance(wanted, Tell) and isinstance(wanted.wish, Answer):
             self.inbox.sent(wanted.session, wanted.wish.request)
         if self.world is not None:
-            self.run_worker(self._carry_out(wanted, message.token), group="wishes")
-
-    async def _carry_out(self, wanted: Wanted, token: int) -> None:
-        assert self.world is not None
-        try:
-            word = await self.world.wish(wanted)
-        except KasmonError as error:
-            self._refused(wanted, token, error)
-            return
-        dialog = self._dialog(token)
-        if dialog is not None:
-            word = dialog.done(wanted, word)
-        if isinstance(wanted, Create | Adopt):
-            self.desk.table.await_name(wanted.name)
-        if word and not self.inside.shows_what_becomes_of(wanted):
-            self.say(word)
-
-    def _refused(self, wanted: Wanted, token: int, error: KasmonError) -> None:
-        if isinstance(wanted, Tell) and isinstance(wanted.wish, Answer):
-            self.inbox.failed(wanted.session, wanted.wish.request, error)
-        dialog = self._dialog(token)
-        if dialog is not None:
-            dialog.refused(wanted, error)
-        else:
-            if isinstance(wanted, Tell) and isinstance(wanted.wish, Prompt | Requeue) and wanted.wish.text:
-                self.inside.give_back(wanted.session, wanted.wish.text)
-            self.say(f"{error.message} {error.hint}", severity="error")
-
-    def _dialog(self, token: int) -> Dialog | None:
-        """The dialog that waits under *token*, if it is still there."""
-        dialogs = (screen for screen in self.screen_stack if isinstance(screen, Dialog))
-        return next((dialog for dialog in dialogs if dialog.token == token), None)
+            self.run_worker(self.wishes.carry_out(wanted, message.token), group="wishes")
 
     # What widgets tell.
 
@@ -404,6 +374,11 @@ class Kasmon(App[None], inherit_bindings=False):
         if self.desk.focused_inside:
             self.inside.leave()
 
+    def on_focus_view_read_wanted(self, message: FocusView.ReadWanted) -> None:
+        message.stop()
+        if (session := self.desk.table.session(message.session)) is not None:
+            self.inside.read_terminal(session, message.up)
+
     def on_focus_view_waiting_clicked(self, message: FocusView.WaitingClicked) -> None:
         message.stop()
         self.inbox.open()
@@ -425,61 +400,7 @@ class Kasmon(App[None], inherit_bindings=False):
         message.stop()
         self.inside.offer_files(message.session)
 
-    # Keys and themes.
-
-    def _adopt(self, settings: Settings) -> None:
-        """Take *settings* as far as they can be used; what cannot stays as it was."""
-        self.settings = settings
-        self.calls.alerts.finished_after_s = settings.finished_after_s
-        try:
-            self.keys = chosen(settings.keys, settings.config_path or "config", settings.config_text)
-            self.inside.leave_key = leave_key(self.keys.chosen.get("leave_focus", ("ctrl+]",))[0])
-        except ConfigError as error:
-            self._problem(str(error))
-        except ValueError as error:
-            self._complain(str(error), ("keys", "leave_focus"))
-        self.themes.put(settings.theme_files)
-        for problem in self.themes.problems:
-            self._problem(problem)
-        wanted = PLAIN if self.no_color else settings.theme or DEFAULT
-        if self.themes.get(wanted) is None:
-            self._complain(f"there is no theme {wanted!r}", ("ui", "theme"), [name for name, _ in self.themes.all()])
-            wanted = self.theme if self.theme in dict(self.themes.all()) else DEFAULT
-        self.show_theme(wanted)
-        if self.is_running:
-            self.offer_keys()
-
-    def _complain(self, why: str, key: tuple[str, str], allowed: Sequence[str] = ()) -> None:
-        """Say what is wrong with a setting that only the screen can judge."""
-        file, line = self.settings.config_path or "config", line_of(self.settings.config_text, key)
-        self._problem(str(ConfigError(file, why, line=line, key=".".join(key), allowed=allowed)))
-
-    def _problem(self, problem: str) -> None:
-        if self.is_running:
-            self.say(problem, severity="error")
-        else:
-            self.call_later(self.say, problem, severity="error")
-
-    def show_theme(self, name: str) -> None:
-        """Draw everything with this theme from now on."""
-        theme = self._theme_file(name)
-        self.register_theme(textual_theme(name, theme))
-        self.look = Look(theme, utf8=self.utf8)
-        self.ansi_theme_dark = self.ansi_theme_light = terminal_theme(theme)
-        if self.theme == name:
-            self.refresh_css(animate=False)
-        else:
-            self.theme = name
-        self.desk.dress(self.look)
-        self.inside.dress(self.look)
-        for screen in self.screen_stack[1:] if self.is_running else ():
-            if isinstance(screen, Overlay):
-                screen.dress(self.look)
-
-    def _theme_file(self, name: str) -> ThemeFile:
-        theme = self.themes.get(name) or self.themes.get(DEFAULT)
-        assert theme is not None
-        return theme
+    # Keys.
 
     def offer_keys(self) -> None:
         """Show the keys that matter where the keyboard is now, for what the cursor is on."""

@@ -20,7 +20,7 @@ CURSOR: Final = Style(reverse=True)
 
 
 class BufferView(Widget, can_focus=True):
-    """The rows of a buffer from `top` on; the last ones at first."""
+    """The rows of a buffer from `top` on; at first the last ones, or those *up* rows above them."""
 
     ALLOW_SELECT: ClassVar[bool] = False
     DEFAULT_CSS = "BufferView { width: 1fr; height: 1fr; background: $background; color: $foreground; }"
@@ -36,7 +36,7 @@ class BufferView(Widget, can_focus=True):
             super().__init__()
             self.link = link
 
-    def __init__(self, buffer: Buffer, look: Look) -> None:
+    def __init__(self, buffer: Buffer, look: Look, up: int = 0) -> None:
         super().__init__()
         self.buffer, self.look = buffer, look
         self.cursor = self.begun_at = Spot(max(len(buffer.lines) - 1, 0), 0)
@@ -44,14 +44,16 @@ class BufferView(Widget, can_focus=True):
         self.found: list[Found] = []
         self.top = 0
         self._is_dragging = False
-        self._at_end = True
+        self._at_end, self._up = True, up
 
     # Where one is.
 
     def on_resize(self) -> None:
         self.buffer.wrap(self.size.width)
         if self._at_end:
-            self.top = max(len(self.buffer.rows) - self.size.height, 0)
+            self.top = max(len(self.buffer.rows) - self.size.height - self._up, 0)
+            if self._up:
+                self.cursor = self.buffer.spot(self.top + self.size.height - 1, 0)
             self._at_end = False
         self._show_cursor()
 

@@ -15,10 +15,17 @@ KEYS_BYTES: Final = 256
 class Carrier:
     """Carries what was typed to the session, on whatever thread it was read; knows how far back it is scrolled."""
 
-    def __init__(self, link: TerminalLink, session: SessionId, leave_key_pressed: Callable[[], object]) -> None:
+    def __init__(
+        self,
+        link: TerminalLink,
+        session: SessionId,
+        leave_key_pressed: Callable[[], object],
+        read_key_pressed: Callable[[], object] = lambda: None,
+    ) -> None:
         self.history = 0
         """How many lines there are to scroll back over."""
-        self._link, self._session, self._leave_key_pressed = link, session, leave_key_pressed
+        self._link, self._session = link, session
+        self._leave_key_pressed, self._read_key_pressed = leave_key_pressed, read_key_pressed
         self._up = 0
         self._lock = threading.Lock()
 
@@ -44,6 +51,9 @@ class Carrier:
             if self._up:
                 self._up = 0
                 self._link.tell(Scroll(session=self._session, up=0))
+
+    def read(self) -> None:
+        self._read_key_pressed()
 
     def leave(self) -> None:
         self._leave_key_pressed()

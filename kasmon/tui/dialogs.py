@@ -1,17 +1,20 @@
 """The dialogs: a new session, a message, a new name, are you sure, a text to read."""
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import ClassVar
+from typing import ClassVar, Final
 
 import msgspec
 from textual import events
 from textual.binding import Binding, BindingType
 from textual.containers import Vertical
+from textual.suggester import SuggestFromList
 from textual.widget import Widget
 from textual.widgets import Input
 
 from kasmon.clean import clean_line
+from kasmon.config.address import split
 from kasmon.config.profile import Offer
+from kasmon.errors import KasmonError, PromptBoxError, UsageError
 from kasmon.model.command import Mode, Prompt, When
 from kasmon.model.session import Session
 from kasmon.model.text import Line as TextLine
@@ -25,12 +28,14 @@ from kasmon.tui.keys import Keys
 from kasmon.tui.look import Look
 from kasmon.tui.prompt import TextBox
 from kasmon.tui.reader import Reader, Rows, Sentences
-from kasmon.tui.world import Create, Rename, Tell
+from kasmon.tui.world import Create, Rename, Tell, Wanted
 
 MODES = {Mode.TMUX: "terminal", Mode.SDK: "structured", Mode.INTERPRETER: "interpreter"}
 AROUND = 6
 """Rows of a dialog that are not its text: frame, padding, foot."""
 WHEN: dict[str, When] = {"now": "now", "when idle": "idle", "interrupt first": "interrupt"}
+ANYWAY: Final = "now, even unseen"
+"""Offered once a prompt was refused because nobody saw the box that takes it."""
 
 
 class Line(LineBox):
@@ -40,9 +45,13 @@ class Line(LineBox):
         super().__init__(text, placeholder=placeholder, id=id, compact=True)
         self.cursor_blink = False
 
+    def complete(self, words: Sequence[str], placeholder: str) -> None:
+        """Complete what is written by one of *words*; say *placeholder* while nothing is."""
+        self.suggester, self.placeholder = SuggestFromList(words), placeholder
+
 
 class NewSession(Dialog):
-    """Name, agent, mode, folder, first prompt."""
+    """Name, agent, mode, folder, first prompt, and the machine, where it is not this one."""
 
     title_text = "New session"
 
@@ -53,6 +62,7 @@ class NewSession(Dialog):
         self.agent = Choice(look, (), id="agent")
         self.mode = Choice(look, (), id="mode")
         self.why = Sentences(look, id="why")
+        self.machine = Line(placeholder="this one", id="machine")
 
     def inside(self) -> Iterable[Widget]:
         yield Field("Name", Line(placeholder="fix-auth", id="name"))
@@ -60,6 +70,7 @@ class NewSession(Dialog):
         yield Field("Mode", self.mode)
         yield Field("Folder", Line(self.workdir, id="folder"))
         yield Field("First prompt", TextBox(self.keys, "Empty: it waits for you", id="first-prompt"))
+        yield Field("Machine", self.machine)
 
     def on_mount(self) -> None:
         self.offer(("⏎" if self.look.utf8 else "enter", "start"), ("tab", "next field"), ("esc", "close"))
@@ -77,6 +88,11 @@ class NewSession(Dialog):
             names = ", ".join(offer.name for offer in self.offers if offer.problem)
             self.why.say((f"not installed: {clean_line(names)}", Token.FAINT))
         self._offer_modes()
+
+    def offer_machines(self, names: Sequence[str]) -> None:
+        """Offer these machines; any other can be written as well."""
+        if names:
+            self.machine.complete(names, f"this one; ssh knows {clean_line(', '.join(names))}")
 
     def on_chosen(self, message: Chosen) -> None:
         message.stop()
@@ -106,17 +122,22 @@ class NewSession(Dialog):
         elif not self.offers:
             self.complain("The agents are still being looked for.", "Try again in a moment.")
         elif self.agent.options:
-            modes = self._modes()
-            folder = self.query_one("#folder", Line).value.strip()
-            self.want(
-                Create(
-                    name=name,
-                    agent=self.agent.value,
-                    mode=modes[self.mode.chosen] if modes else None,
-                    workdir=str(expanded(folder)) if folder else "",
-                    prompt=self.query_one("#first-prompt", TextBox).text.strip(),
-                )
-            )
+            self._create(name)
+
+    def _create(self, name: str) -> None:
+        modes, machine = self._modes(), self.machine.value.strip()
+        agent, folder = self.agent.value, self.query_one("#folder", Line).value.strip()
+        workdir, mode = str(expanded(folder)) if folder else "", modes[self.mode.chosen] if modes else None
+        if machine:
+            agent, mode = f"{agent}@{machine}", Mode.TMUX
+            workdir = "" if folder == self.workdir else folder  # ours is none of its folders
+            try:
+                split(agent)
+            except UsageError as error:
+                self._complain_at("machine", error.message, error.hint)
+                return
+        prompt = self.query_one("#first-prompt", TextBox).text.strip()
+        self.want(Create(name=name, agent=agent, mode=mode, workdir=workdir, prompt=prompt))
 
     def _complain_at(self, field: str, problem: str, hint: str) -> None:
         self.complain(problem, hint)
@@ -151,13 +172,20 @@ class Message(Dialog):
         text = event.box.text
         if not text.strip():
             return
-        prompt = Prompt(text=text, when=WHEN[self.when.value])
+        prompt = Prompt(text=text, when=WHEN.get(self.when.value, "now"), anyway=self.when.value == ANYWAY)
         if len(self.sessions) == 1:
             self.want(Tell(session=self.sessions[0].id, wish=prompt))
             return
         from kasmon.tui.broadcast import Broadcast
 
         self.app.switch_screen(Broadcast(self.look, self.keys, self.sessions, prompt))
+
+    def refused(self, wanted: Wanted, error: KasmonError) -> None:
+        """Where nobody sees the place to type, that it be typed all the same is offered; nobody else chooses it."""
+        super().refused(wanted, error)
+        if isinstance(error, PromptBoxError) and error.is_unseen and ANYWAY not in self.when.options:
+            self.when.put((*self.when.options, ANYWAY), self.when.chosen)
+            self.complain(error.message, f'To type it though nobody sees what becomes of it, choose "{ANYWAY}".')
 
     def _title(self) -> str:
         one = len(self.sessions) == 1
@@ -251,8 +279,12 @@ class Reading(Dialog):
     def on_mount(self) -> None:
         self._share_room()
         self.reader.can_focus = True
-        self.offer(("↑ ↓" if self.look.utf8 else "up down", "scroll"), ("esc", "close"))
+        self.offer(*self.offered(("↑ ↓" if self.look.utf8 else "up down", "scroll")))
         self.begin(self.reader)
+
+    def offered(self, scroll: tuple[str, str]) -> Iterable[tuple[str, str]]:
+        """The keys that are named at its foot, *scroll* among them."""
+        return scroll, ("esc", "close")
 
     def on_resize(self) -> None:
         self._share_room()

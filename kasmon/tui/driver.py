@@ -214,8 +214,3 @@ class TapDriver(LinuxDriver):
             (columns, rows), (width, height) = parser.terminal_size, parser.terminal_pixel_size
             tap.cell = (max(width / columns, 1.0), max(height / rows, 1.0))
         return tap.feed(data)
-
-
-def tap_driver(app_driver: object) -> TapDriver | None:
-    """The app's driver where it has a tap: not in tests without a terminal, not in a browser."""
-    return app_driver if isinstance(app_driver, TapDriver) else None

@@ -17,7 +17,7 @@ from kasmon.tui.carrier import Carrier
 from kasmon.tui.driver import TapDriver
 from kasmon.tui.keyboard import CTRL_BRACKET, LeaveKey, spoken
 from kasmon.tui.link import TerminalLink
-from kasmon.tui.tap import WHEEL_LINES, Aim, Tap
+from kasmon.tui.tap import SHIFT_HOME, WHEEL_LINES, Aim, Tap
 from kasmon.tui.terminal import Terminal
 from kasmon.tui.thrift import PlainVertical
 
@@ -57,7 +57,7 @@ class FocusBar(Widget):
             (_waiting(self.waiting), "waiting"),
             (self.scrolled, ""),
             (f"{self._leave.name} leaves", ""),
-            ("" if self.scrolled else "Shift+PgUp scrolls back", ""),
+            ("Shift+Home searches, copies" if self.scrolled else "Shift+PgUp scrolls back", ""),
         ]
         line = Text(no_wrap=True, overflow="ellipsis", end="")
         for words, part in parts:
@@ -94,6 +94,13 @@ class FocusView(PlainVertical):
     class WaitingClicked(Message):
         """Somebody wants to see the requests that the bar counts."""
 
+    class ReadWanted(Message):
+        """Somebody wants to read all that was printed, from so many lines *up*; then it has the keyboard again."""
+
+        def __init__(self, session: SessionId, up: int) -> None:
+            self.session, self.up = session, up
+            super().__init__()
+
     class _LeaveKeyPressed(Message):
         pass
 
@@ -111,7 +118,7 @@ class FocusView(PlainVertical):
         self.bar = FocusBar(leave)
         self.is_live = False
         self._link, self._leave_key, self._rate_hz = link, leave, rate_hz
-        self._carrier = Carrier(link, session, self._leave_key_pressed)
+        self._carrier = Carrier(link, session, self._leave_key_pressed, self._read_key_pressed)
         self._tap: Tap | None = None
         self._told_size: tuple[int, int] | None = None
         self._told_at = 0.0
@@ -228,6 +235,9 @@ class FocusView(PlainVertical):
         self._resize_timer = None
         self._tell_size()
 
+    def _read_key_pressed(self) -> None:
+        self.post_message(self.ReadWanted(self.session, self.terminal.scrolled))
+
     def _leave_key_pressed(self) -> None:
         self.post_message(self._LeaveKeyPressed())
 
@@ -253,6 +263,8 @@ class FocusView(PlainVertical):
         data = spoken(event.key, event.character)
         if self._leave_key.pressed_by(data):
             self.leave()
+        elif data == SHIFT_HOME and not self.terminal.modes.alternate:
+            self._carrier.read()
         elif data:
             self._carrier.keys(data)
 

@@ -13,6 +13,7 @@ from kasmon.tui.asking import QUIET_S, Asked, Queue
 from kasmon.tui.bars import Notice
 from kasmon.tui.focus import FocusView
 from kasmon.tui.overlay import Overlay
+from kasmon.tui.waves import plans_ask
 
 if TYPE_CHECKING:
     from kasmon.model.permission import Request
@@ -132,7 +133,10 @@ class Inbox:
             many = "1 request waits" if waiting == 1 else f"{waiting} requests wait"
             shown = app.keys.shown if app.list_has_keys else app.keys.shown_while_writing
             key = shown("inbox", app.utf8)
-            notice = Notice(many, "state-asking", key, "shows it" if waiting == 1 else "shows them", "inbox")
+            label = "shows it" if waiting == 1 else "shows them"
+            if plans := len(app.waves.asking):
+                many, label = f"{many}, {plans_ask(plans)}", f"{label}, {app.waves.key} the board"
+            notice = Notice(many, "state-asking", key, label, "inbox")
         elif app.fleet.read_only:
             notice = Notice(f"Nothing can be written down: {clean_line(app.fleet.read_only)}", "bad")
         else:

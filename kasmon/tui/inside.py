@@ -71,7 +71,7 @@ class Inside:
         from kasmon.tui.session import SessionView  # pyte and what it brings: not before the first frame
 
         transcript = self.transcripts.of(session.id).shown
-        view = SessionView(session, transcript, self.app.look, self.app.keys)
+        view = SessionView(session, transcript, self.app.look, self.app.keys, self.app.clock)
         if world is not None:
             self.app.run_worker(self._follow(session.id, view), group="transcript", exclusive=True)
         return view
@@ -202,12 +202,12 @@ class Inside:
         elif session not in self._drafts:
             self._drafts[session] = text
 
-    def read_terminal(self, session: Session) -> None:
-        """Show what the session's terminal has printed, to read, search and copy."""
+    def read_terminal(self, session: Session, up: int = 0) -> None:
+        """Show what the session's terminal has printed, to read, search and copy; from so many lines *up*."""
         if self.app.world is not None:
-            self.app.run_worker(self._read_terminal(session), group="scrollback", exclusive=True)
+            self.app.run_worker(self._read_terminal(session, up), group="scrollback", exclusive=True)
 
-    async def _read_terminal(self, session: Session) -> None:
+    async def _read_terminal(self, session: Session, up: int) -> None:
         from kasmon.tui.buffer import Buffer  # seldom needed
         from kasmon.tui.open_link import look_at
         from kasmon.tui.scrollback import Scrollback
@@ -222,7 +222,7 @@ class Inside:
         if len(app.screen_stack) == 1:  # nobody opened anything else meanwhile
             name = clean_line(session.name)
             copied, looked = app.deeds.put_on_clipboard, partial(look_at, app)
-            app.push_screen(Scrollback(app.look, app.keys, name, Buffer(lines), copied, looked))
+            app.push_screen(Scrollback(app.look, app.keys, name, Buffer(lines), copied, looked, up=up))
 
     def attach(self, session: SessionId) -> None:
         """Leave the screen to the session's real terminal, and come back."""

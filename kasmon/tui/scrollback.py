@@ -37,10 +37,13 @@ class Scrollback(Overlay):
         buffer: Buffer,
         copied: Callable[[str], object],
         looked: Callable[[str], object],
+        *,
+        up: int = 0,
     ) -> None:
+        """*up*: how many rows above the end it begins."""
         super().__init__()
         self.look, self.keys, self.session_name = look, keys, name
-        self.view = BufferView(buffer, look)
+        self.view = BufferView(buffer, look, up)
         self.find_bar = FindBar(look, keys)
         self.foot = Lines(look, "surface")
         self._copied, self._looked = copied, looked

@@ -1,7 +1,7 @@
 """Where every byte of stdin goes while a terminal has the focus: into the pane, to Textual, or nowhere. Sans-IO.
 
-Keys pass as they are (`keyboard.py` says what becomes of the modern forms). Three things stay with us: the leave key,
-Shift+PageUp and Shift+PageDown, and the wheel, where the program has no use for them. What a terminal says by itself
+Keys pass as they are (`keyboard.py` says what becomes of the modern forms). Three things stay with us: the leave key;
+Shift with PageUp, PageDown and Home, and the wheel, where the program has no use for them. What a terminal says itself
 never reaches an agent: focus, mode and size reports go to Textual, every other reply is dropped, also when it comes in
 pieces. A bracketed paste comes whole; the leave key inside it is only text.
 """
@@ -24,6 +24,7 @@ PASTE_BYTES: Final = 8 * 1024 * 1024
 """A longer paste goes on in pieces."""
 WHEEL_LINES: Final = 3
 
+SHIFT_HOME: Final = b"\x1b[1;2H"
 PASTE, PASTE_END = b"\x1b[200~", b"\x1b[201~"
 _CSI = re.compile(rb"\x1b\[([0-?]*)([ -/]*)([@-~])")
 _OLD_MOUSE = re.compile(rb"\x1b\[(?:M[ -\xff]{3}|\d+;\d+;\d+M)")
@@ -48,6 +49,9 @@ class Sink(Protocol):
 
     def scroll(self, lines: int) -> None:
         """Go back in the history by *lines*; forward where negative."""
+
+    def read(self) -> None:
+        """Show all that was printed, to read, search and copy."""
 
     def leave(self) -> None: ...
 
@@ -176,6 +180,9 @@ class Tap:
             self._flush()
             page = max(aim.height - 1, 1)
             self._sink.scroll(page if sequence[2:3] == b"5" else -page)
+        elif sequence == SHIFT_HOME and not aim.modes.alternate:
+            self._flush()
+            self._sink.read()
         elif aim.modes.cursor_keys:
             self._keys += for_application(understood(sequence))
         else:

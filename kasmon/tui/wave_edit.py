@@ -14,49 +14,32 @@ from kasmon.supervisor.plans.boards import Edit
 from kasmon.tui.asking import SILENCE_S
 from kasmon.tui.clock import Clock
 from kasmon.tui.dialog import Choice, Dialog, Field
-from kasmon.tui.dialogs import AROUND
+from kasmon.tui.dialogs import Reading
 from kasmon.tui.keys import Keys
 from kasmon.tui.look import Look
-from kasmon.tui.reader import Reader, Sentences
+from kasmon.tui.reader import Sentences
 from kasmon.tui.world import Steer, TakeEdit
 
 SIGNS = {"+": Token.ADDED, "-": Token.REMOVED, "~": Token.HUNK}
 
 
-class EditDialog(Dialog):
+class EditDialog(Reading):
     """How a plan's file differs from what runs, or one that does not run. `y` takes it over, once it was in sight."""
 
     BINDINGS: ClassVar[list[BindingType]] = [Binding("y", "yes", "yes", show=False)]
 
     def __init__(self, look: Look, keys: Keys, clock: Clock, plan: str, edit: Edit) -> None:
-        super().__init__(look, keys)
-        self.clock, self.plan, self.edit = clock, plan, edit
         self.runs_it = "/" in plan
-        self.title_text = "Run this plan" if self.runs_it else "The plan was edited"
+        super().__init__(look, keys, "Run this plan" if self.runs_it else "The plan was edited", self._rows)
+        self.clock, self.plan, self.edit = clock, plan, edit
         self.verb = "run it" if self.runs_it else "take it over"
-        self.reader = Reader(look, self._rows, margin=1)
         self._asked_at = clock.ticking()
 
-    def inside(self) -> Iterable[Widget]:
-        yield self.reader
-
     def on_mount(self) -> None:
-        self._share_room()
-        self.reader.can_focus = True
-        scroll = ("↑ ↓" if self.look.utf8 else "up down", "scroll")
-        self.offer(*([] if self.edit.refused else [("y", self.verb)]), scroll, ("esc", "leave it"))
         self._asked_at = self.clock.ticking()
-        self.begin(self.reader)
 
-    def on_resize(self) -> None:
-        super().on_resize()
-        self._share_room()
-
-    def on_key(self, event: events.Key) -> None:
-        if (rows := {"j": 1, "k": -1}.get(event.key)) is not None:
-            self.reader.scroll_rows(rows)
-        elif event.key == "space":
-            self.reader.scroll_pages(1)
+    def offered(self, scroll: tuple[str, str]) -> Iterable[tuple[str, str]]:
+        return (*(() if self.edit.refused else (("y", self.verb),)), scroll, ("esc", "leave it"))
 
     def action_yes(self) -> None:
         if self.edit.refused or self.clock.ticking() - self._asked_at < SILENCE_S:
@@ -65,9 +48,6 @@ class EditDialog(Dialog):
             self.complain("There is more of it below.", "Read it to its end first.")
             return
         self.want(TakeEdit(plan=self.plan, digest=self.edit.digest))
-
-    def _share_room(self) -> None:
-        self.reader.styles.max_height = max(1, self.app.size.height * 96 // 100 - AROUND)
 
     def _rows(self, width: int) -> Sequence[Line]:
         rows: list[Line] = []

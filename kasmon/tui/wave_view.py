@@ -82,15 +82,6 @@ class WaveView(ScrollView, can_focus=False):
         place = self.room.place(self.cursor)
         return max(1, self._rows // place.height) if place is not None else 1
 
-    @property
-    def in_sight(self) -> tuple[int, int]:
-        """The first and the last wave of which something is in sight, by their places from 0."""
-        if not self.room.is_beside:
-            return 0, max(0, len(self.room.waves) - 1)
-        first = self.scroll_offset.x // self.room.column
-        together = max(1, self.size.width // self.room.column)
-        return first, min(len(self.room.waves), first + together) - 1
-
     def keep_in_sight(self) -> None:
         """Scroll so far that the cursor's card is there, whole; at the first of a wave its title too."""
         place = self.room.place(self.cursor)

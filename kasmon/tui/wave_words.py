@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
 from kasmon.clean import clean_line
+from kasmon.model.glyph import GLYPHS
 from kasmon.model.permission import SessionId
 from kasmon.model.plan.next import tries_left
 from kasmon.model.plan.run import TaskRun, TaskState
@@ -11,7 +12,7 @@ from kasmon.model.plan.spec import Task
 from kasmon.model.radar import Collides
 from kasmon.model.session import Session
 from kasmon.supervisor.plans.boards import Board
-from kasmon.tui.look import GLYPHS, Look, Span, age, money, news, state_name, width_of
+from kasmon.tui.look import Look, Span, age, money, news, state_name, width_of
 
 SHAPES: Final = {
     "waits": ("◌", "."),

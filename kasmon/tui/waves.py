@@ -107,15 +107,27 @@ class Waves:
         world = self.app.world
         dialog.offer_agents(await world.offers() if world is not None else ())
 
+    @property
+    def asking(self) -> "tuple[Board, ...]":
+        """The plans that ask a person something who does not look at the board."""
+        if self.screen is not None:
+            return ()
+        return tuple(board for board in self.boards if board.ahead.asks and board.run.state != "ended")
+
     def notice(self) -> Notice | None:
-        """What the first plan that asks wants to know, and the key that shows it."""
-        asking = [board for board in self.boards if board.ahead.asks and board.run.state != "ended"]
-        if not asking or self.screen is not None:
+        """What the first plan that asks wants to know, how many more ask, and the key that shows it."""
+        if not self.asking:
             return None
-        app, board = self.app, asking[0]
-        key = (app.keys.shown if app.list_has_keys else app.keys.shown_while_writing)("board", app.utf8)
-        text = f"Plan {clean_line(board.plan.name)} asks: {clean_line(board.ahead.asks)}"
-        return Notice(text, "state-asking", key, "shows it", "board")
+        board, *others = self.asking
+        more = f" (and {plans_ask(len(others), 'more ')})" if others else ""
+        text = f"Plan {clean_line(board.plan.name)} asks{more}: {clean_line(board.ahead.asks)}"
+        return Notice(text, "state-asking", self.key, "shows it", "board")
+
+    @property
+    def key(self) -> str:
+        """The key that shows the board, where a person is now."""
+        app = self.app
+        return (app.keys.shown if app.list_has_keys else app.keys.shown_while_writing)("board", app.utf8)
 
     def _place(self) -> tuple[str, str]:
         """Plan and task of the session that the list's cursor is on; empty where that is none of a plan's."""
@@ -127,3 +139,8 @@ class Waves:
                     if session.id in (at.session, *at.earlier):
                         return board.id, task
         return "", ""
+
+
+def plans_ask(number: int, more: str = "") -> str:
+    """In words that so many plans ask something."""
+    return f"1 {more}plan asks" if number == 1 else f"{number} {more}plans ask"

@@ -7,13 +7,13 @@ import pytest
 from textual.pilot import Pilot
 
 from kasmon.config.profile import Offer
-from kasmon.errors import LaunchError, NameTakenError, SessionEndedError
+from kasmon.errors import LaunchError, NameTakenError, PromptBoxError, SessionEndedError
 from kasmon.model.command import Interrupt, Mode, Prompt, Receipt, ReceiptId, ReceiptState, Stop
 from kasmon.model.permission import SessionId
 from kasmon.model.session import Session
 from kasmon.model.state import SessionState
 from kasmon.tui.app import Kasmon
-from kasmon.tui.dialogs import Line, NewSession
+from kasmon.tui.dialogs import ANYWAY, Line, Message, NewSession
 from kasmon.tui.palette import KasmonCommands
 from kasmon.tui.prompt import PromptBox, TextBox
 from kasmon.tui.world import Create, Forget, KeepTheme, MoveTo, Rename, Restart, Settings, Tell, Wanted
@@ -138,6 +138,55 @@ async def test_more_agents_than_fit_a_line_are_offered_on_two() -> None:
         assert "agent-7" == cast(NewSession, pilot.app.screen).agent.value
 
 
+async def on_machine(pilot: Pilot[None], machine: str, *more: str) -> None:
+    """Fill in a new session on *machine*; the keys *more* follow."""
+    await dialog(pilot, "n")
+    await pilot.press("x", *["tab"] * 5, *machine, *more, "enter")
+
+
+async def test_a_session_on_another_machine_is_a_terminal_in_a_folder_of_that_machine() -> None:
+    app = kasmon(fleet(idle("readme")), settings=Settings(workdir="/home/you"))
+    async with app.run_test(size=(120, 40)) as pilot:
+        await on_machine(pilot, "me@box")
+        await closed(pilot)
+
+        assert [Create(name="x", agent="claude@me@box", mode=Mode.TMUX, workdir="", prompt="")] == wished(pilot)
+
+
+async def test_a_folder_that_was_written_is_one_of_the_other_machine() -> None:
+    app = kasmon(fleet(idle("readme")), settings=Settings(workdir="/home/you"))
+    async with app.run_test(size=(120, 40)) as pilot:
+        await dialog(pilot, "n")
+        await pilot.press("x", "tab", "tab", "tab", "ctrl+u", *"~/src", "tab", "tab", *"box", "enter")
+        await closed(pilot)
+
+        assert "~/src" == cast(Create, wished(pilot)[0]).workdir
+
+
+async def test_what_cannot_be_a_machine_is_said_at_its_place() -> None:
+    async with kasmon(fleet(idle("readme"))).run_test(size=(120, 40)) as pilot:
+        await on_machine(pilot, "-oProxyCommand=x")
+        await pilot.pause()
+
+        assert "'-oProxyCommand=x' cannot be a machine" in text_of(pilot.app)
+        assert pilot.app.focused is pilot.app.screen.query_one("#machine")
+        assert [] == wished(pilot)
+
+
+async def test_the_machines_that_ssh_knows_are_offered_and_right_takes_the_one_that_was_begun() -> None:
+    app = kasmon(fleet(idle("readme")))
+    async with app.run_test(size=(120, 40)) as pilot:
+        world_of(pilot).hosts = ("build-box", "gpu")
+        await dialog(pilot, "n")
+        await auntil(lambda: "this one; ssh knows build-box, gpu" in text_of(pilot.app))
+        await pilot.press("x", *["tab"] * 5, "b")
+        await auntil(lambda: "build-box" in text_of(pilot.app))
+        await pilot.press("right", "enter")
+        await closed(pilot)
+
+        assert "claude@build-box" == cast(Create, wished(pilot)[0]).agent
+
+
 async def test_the_cursor_goes_to_the_session_that_was_started() -> None:
     async with kasmon(fleet(asking("fix-auth"), idle("readme"))).run_test(size=(120, 40)) as pilot:
         await dialog(pilot, "n")
@@ -186,6 +235,24 @@ async def test_a_message_can_wait_or_interrupt() -> None:
         await closed(pilot)
 
         assert [Tell(session=README, wish=Prompt(text="Go on", when="idle"))] == wished(pilot)
+
+
+async def test_what_nobody_would_see_typed_is_typed_only_by_whoever_chooses_that() -> None:
+    async with kasmon(fleet(working("readme"))).run_test(size=(120, 40)) as pilot:
+        await dialog(pilot, "m")
+        assert ANYWAY not in text_of(pilot.app)
+        world_of(pilot).refusing = PromptBoxError("readme", "its screen shows no box", is_unseen=True)
+        await pilot.press(*"Go on", "enter")
+        message = cast(Message, pilot.app.screen)
+        await auntil(lambda: ANYWAY in message.when.options and not message.busy)
+        await pilot.pause()
+        assert "choose" in text_of(pilot.app)
+        world_of(pilot).refusing = None
+        await pilot.press("tab", "right", "right", "right", "shift+tab", "enter")
+        await closed(pilot)
+
+        said = [tell.wish for tell in wished(pilot) if isinstance(tell, Tell)]
+        assert [Prompt(text="Go on"), Prompt(text="Go on", anyway=True)] == said
 
 
 def with_receipt(shown: Session, state: ReceiptState, reason: str = "", text: str = "Go on") -> Session:

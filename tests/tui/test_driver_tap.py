@@ -27,6 +27,9 @@ class Session:
     def scroll(self, lines: int) -> None:
         self.said.append(("scroll", lines))
 
+    def read(self) -> None:
+        self.said.append(("read", None))
+
     def leave(self) -> None:
         self.said.append(("leave", None))
 
@@ -459,6 +462,11 @@ def test_while_the_history_is_shown_the_wheel_moves_in_it() -> None:
 def test_shift_and_page_keys_scroll_the_history() -> None:
     assert [("scroll", 19), ("scroll", -19)] == tapped(b"\x1b[5;2~\x1b[6;2~")[0].said
     assert [("keys", b"\x1b[5;2~")] == tapped(b"\x1b[5;2~", aim=aimed(alternate=True))[0].said
+
+
+def test_shift_and_home_read_what_was_printed() -> None:
+    assert [("keys", b"a"), ("read", None), ("keys", b"b")] == tapped(b"a\x1b[1;2Hb")[0].said
+    assert [("keys", b"\x1b[1;2H")] == tapped(b"\x1b[1;2H", aim=aimed(alternate=True))[0].said
 
 
 SPOKEN = {

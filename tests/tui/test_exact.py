@@ -116,10 +116,10 @@ def alike(cell: Cell, shown: Cell, first: str) -> bool:
 
 
 @contextmanager
-def inside(*argv: str, columns: int = 130, rows: int = 40) -> Iterator[Inside]:
-    """Somebody is in a session that runs *argv*."""
+def inside(*argv: str, columns: int = 130, rows: int = 40, workdir: str = "/") -> Iterator[Inside]:
+    """Somebody is in a session that runs *argv* in *workdir*."""
     with Home() as home:
-        home.start("it", mode=Mode.TMUX, agent="", argv=argv)
+        home.start("it", mode=Mode.TMUX, agent="", argv=argv, workdir=workdir)
         with Outer(home, columns=columns, rows=rows) as outer:
             outer.shows("it", "tmux")
             outer.send(b"\r")

@@ -55,6 +55,9 @@ class Dashboard(App[None]):
     def on_focus_view_left(self) -> None:
         self.happened.append("left")
 
+    def on_focus_view_read_wanted(self, message: FocusView.ReadWanted) -> None:
+        self.happened.append(f"read {message.up}")
+
     def on_focus_view_waiting_clicked(self) -> None:
         self.happened.append("waiting clicked")
 
@@ -192,11 +195,28 @@ async def test_the_bar_says_whose_it_is_and_how_to_leave() -> None:
         app.view.show(pushed("x", columns=60, height=16, scrolled=7, history=90))
         await pilot.pause()
 
-        assert " docs · working [b] · 2 requests wait · 7 lines up · Ctrl+] leaves" == str(app.view.bar.render())
+        assert (
+            " docs · working [b] · 2 requests wait · 7 lines up · Ctrl+] leaves · Shift+Home searches, copies"
+            == str(app.view.bar.render())
+        )
         app.view.bar.scrolled = ""
         assert str(app.view.bar.render()).endswith(" · Ctrl+] leaves · Shift+PgUp scrolls back")
         app.view.waiting = 1
         assert "1 request waits" in str(app.view.bar.render())
+
+
+async def test_what_was_printed_is_read_from_where_one_is_and_the_program_hears_nothing_of_it() -> None:
+    async with focused() as (app, pilot):
+        app.view.show(pushed("x", columns=60, height=16, scrolled=7, history=90))
+        await pilot.press("shift+home")
+        await pilot.pause()
+        assert (["read 7"], []) == (app.happened, app.link.of(Keys))
+        assert app.view.is_live
+
+        app.view.show(pushed("x", columns=60, height=16, modes=Modes(alternate=True)))
+        await pilot.press("shift+home")
+        await pilot.pause()
+        assert (["read 7"], [Keys(session=SESSION, data=b"\x1b[1;2H")]) == (app.happened, app.link.of(Keys))
 
 
 async def test_a_lost_host_is_said_and_leaving_works() -> None:

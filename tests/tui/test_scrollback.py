@@ -12,6 +12,7 @@ from kasmon.host.wire import Keys
 from kasmon.model.command import Mode
 from kasmon.tui.app import Kasmon
 from kasmon.tui.buffer_view import BufferView
+from kasmon.tui.focus import FocusView
 from kasmon.tui.open_link import look_at
 from kasmon.tui.scrollback import Scrollback
 from kasmon.tui.world import Copy, OpenLink
@@ -63,6 +64,31 @@ async def test_it_begins_at_the_end_and_esc_leads_back_to_the_list() -> None:
 
         assert not isinstance(pilot.app.screen, Scrollback)
         assert cast(Kasmon, pilot.app).list_has_keys
+
+
+async def test_from_within_the_session_it_begins_where_one_was_and_leads_back_into_it() -> None:
+    app = kasmon(fleet(working("docs", mode=Mode.TMUX)), panes={"docs": LINES})
+    async with app.run_test(size=(80, 24)) as pilot:
+        await settled(pilot)
+        await pilot.press("enter")
+        await auntil(lambda: app.desk.focused_inside)
+        view = cast(FocusView, app.inside.widget)
+        await auntil(lambda: view.is_live)
+        view.terminal.scrolled = 50
+        await pilot.press("shift+home")
+        await auntil(lambda: isinstance(app.screen, Scrollback))
+        await pilot.pause()
+        reading = view_of(pilot)
+        assert 50 == len(reading.buffer.rows) - reading.size.height - reading.top
+        await pilot.press("/", *"line 120", "enter", "y", "escape", "escape")
+        await pilot.pause()
+
+        assert ["line 120"] == copied(pilot)
+        assert view.is_live
+        assert view.terminal.has_focus
+        await pilot.press("z")
+        link = cast(StillWorld, app.world).link
+        assert [b"z"] == [wish.data for wish in link.told if isinstance(wish, Keys)]
 
 
 async def test_the_program_gets_no_key_of_it() -> None:

@@ -506,6 +506,28 @@ async def test_a_plan_that_asks_is_told_of_in_the_list_and_its_key_shows_it() ->
         assert "A begin next wave" in text_of(app)
 
 
+async def test_a_plan_that_asks_is_counted_while_requests_wait_and_requests_while_a_plan_asks() -> None:
+    async with planned(boards.asked(), shown=boards.crew()).run_test(size=(120, 40)) as pilot:
+        app = cast(Kasmon, pilot.app)
+        await settled(pilot)
+        app.inbox.close(ask.id for ask in app.inbox.queue.waiting)
+        await press(pilot, "m")
+        await auntil(lambda: app.waves.boards, what="the plan")
+        app.inbox.tell()
+        await pilot.pause()
+        assert "1 request waits, 1 plan asks" in text_of(app)
+
+
+async def test_of_several_plans_that_ask_the_first_says_what_and_the_others_are_counted() -> None:
+    other = msgspec.structs.replace(boards.asked(), id="other")
+    async with planned(boards.asked(), other, shown=fleet(idle("docs"))).run_test(size=(120, 40)) as pilot:
+        app = cast(Kasmon, pilot.app)
+        await settled(pilot)
+        await auntil(lambda: app.desk.banner.notice, what="the line")
+        await pilot.pause()
+        assert "Plan parser asks (and 1 more plan asks): wave 1 is done: begin wave 2  B shows it" in text_of(app)
+
+
 def calls(pilot: Pilot[None]) -> list[str]:
     """What a person was called for."""
     return [wanted.alert.text for wanted in world_of(pilot).wished if isinstance(wanted, Call)]

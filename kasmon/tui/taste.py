@@ -1,0 +1,79 @@
+"""A person's settings, taken as far as the dashboard can use them: keys and theme; what cannot be used is said."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from kasmon.config.file import line_of
+from kasmon.errors import ConfigError
+from kasmon.tui.keyboard import leave_key
+from kasmon.tui.keys import chosen
+from kasmon.tui.look import Look
+from kasmon.tui.overlay import Overlay
+from kasmon.tui.theme import DEFAULT, PLAIN, ThemeFile, terminal_theme, textual_theme
+from kasmon.tui.world import Settings
+
+if TYPE_CHECKING:
+    from kasmon.tui.app import Kasmon
+
+
+class Taste:
+    """What the app looks like and which keys it hears, by its person's settings."""
+
+    def __init__(self, app: "Kasmon") -> None:
+        self.app = app
+
+    def adopt(self, settings: Settings) -> None:
+        """Take *settings* as far as they can be used; what cannot stays as it was."""
+        app = self.app
+        app.settings = settings
+        app.calls.alerts.finished_after_s = settings.finished_after_s
+        try:
+            app.keys = chosen(settings.keys, settings.config_path or "config", settings.config_text)
+            app.inside.leave_key = leave_key(app.keys.chosen.get("leave_focus", ("ctrl+]",))[0])
+        except ConfigError as error:
+            self._problem(str(error))
+        except ValueError as error:
+            self._complain(str(error), ("keys", "leave_focus"))
+        app.themes.put(settings.theme_files)
+        for problem in app.themes.problems:
+            self._problem(problem)
+        wanted = PLAIN if app.no_color else settings.theme or DEFAULT
+        if app.themes.get(wanted) is None:
+            self._complain(f"there is no theme {wanted!r}", ("ui", "theme"), [name for name, _ in app.themes.all()])
+            wanted = app.theme if app.theme in dict(app.themes.all()) else DEFAULT
+        self.show_theme(wanted)
+        if app.is_running:
+            app.offer_keys()
+
+    def _complain(self, why: str, key: tuple[str, str], allowed: Sequence[str] = ()) -> None:
+        """Say what is wrong with a setting that only the screen can judge."""
+        file, line = self.app.settings.config_path or "config", line_of(self.app.settings.config_text, key)
+        self._problem(str(ConfigError(file, why, line=line, key=".".join(key), allowed=allowed)))
+
+    def _problem(self, problem: str) -> None:
+        if self.app.is_running:
+            self.app.say(problem, severity="error")
+        else:
+            self.app.call_later(self.app.say, problem, severity="error")
+
+    def show_theme(self, name: str) -> None:
+        """Draw everything with this theme from now on."""
+        app = self.app
+        theme = self.theme_file(name)
+        app.register_theme(textual_theme(name, theme))
+        app.look = Look(theme, utf8=app.utf8)
+        app.ansi_theme_dark = app.ansi_theme_light = terminal_theme(theme)
+        if app.theme == name:
+            app.refresh_css(animate=False)
+        else:
+            app.theme = name
+        app.desk.dress(app.look)
+        app.inside.dress(app.look)
+        for screen in app.screen_stack[1:] if app.is_running else ():
+            if isinstance(screen, Overlay):
+                screen.dress(app.look)
+
+    def theme_file(self, name: str) -> ThemeFile:
+        theme = self.app.themes.get(name) or self.app.themes.get(DEFAULT)
+        assert theme is not None
+        return theme
