@@ -20,6 +20,7 @@ KasmonError
         AgentNotFoundError  UnfitAgentError  ExtraMissingError  RemoteLaunchError
     PromptLostError             typed, and nobody can say that the agent has it          exit 1
     SandboxError                a sandbox could not be made, found, put to sleep, woken  exit 1
+        AgentLostError
     UnsafeFolderError           a folder of ours that others could write to              exit 1
 """
 
@@ -35,6 +36,10 @@ class KasmonError(Exception):
     """A stable word for programs; the message may change, this does not."""
 
     def __init__(self, message: str, *, hint: str = "") -> None:
+        """*message* ends with one mark, also where the cause that stands last in it brought its own."""
+        dots = len(message) - len(message.rstrip("."))
+        if dots in (2, 4) or (dots == 1 and message[-2:-1] in ("!", "?", "…")):
+            message = message[:-1]
         self.message, self.hint = message, hint
         super().__init__(f"{message} {hint}".strip())
 
@@ -235,9 +240,11 @@ class PromptBoxError(RefusedError):
     """Nothing was typed: where the agent takes prompts something else stands now, or it cannot be seen."""
 
     code = "prompt-box"
+    is_unseen = False
+    """Nobody sees the place to type; who wants it typed all the same can say so."""
 
-    def __init__(self, session: str, why: str, *, hint: str = "") -> None:
-        self.session, self.why = session, why
+    def __init__(self, session: str, why: str, *, hint: str = "", is_unseen: bool = False) -> None:
+        self.session, self.why, self.is_unseen = session, why, is_unseen
         super().__init__(f"nothing was typed into {session!r}: {why}.", hint=hint)
 
 
@@ -264,6 +271,17 @@ class SandboxError(KasmonError):
 
     def __init__(self, what: str, why: str, hint: str = "") -> None:
         super().__init__(f"{what}: {why}.", hint=hint)
+
+
+class AgentLostError(SandboxError):
+    """The agent inside a sandbox does not answer, or not any more. Nothing was tried a second time."""
+
+    code = "agent-lost"
+
+    def __init__(self, why: str, *, may_have_run: bool) -> None:
+        self.may_have_run = may_have_run
+        told = "Whether it was done inside is not known." if may_have_run else "Nothing was done."
+        super().__init__("the agent inside the sandbox does not answer", why, hint=told)
 
 
 class TimedOutError(KasmonError):

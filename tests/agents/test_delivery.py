@@ -55,6 +55,12 @@ def inn(scratch: Path) -> Iterator[Inn]:
     built.close()
 
 
+@pytest.fixture(params=["claude", "codex", "gemini", "opencode"])
+def agent(request: pytest.FixtureRequest) -> RealAgent:
+    made: RealAgent = request.getfixturevalue(request.param)
+    return made
+
+
 def started(inn: Inn, agent: RealAgent) -> None:
     """Have the agent of *inn* wanted, with its own variables and a first prompt."""
     argv = (str(agent.program), *FLAGS.get(agent.name, ()))
@@ -133,41 +139,11 @@ async def _takes_in(inn: Inn, agent: RealAgent, stub: ModelStub) -> None:
     assert {ReceiptState.FINISHED} == {receipt.state for receipt in inn.session(ME).receipts}
 
 
-def test_claude(claude: RealAgent, stub: ModelStub, inn: Inn) -> None:
-    started(inn, claude)
-    asyncio.run(_delivers(inn, claude, stub))
+def test_each_prompt_is_given_once_and_whole(agent: RealAgent, stub: ModelStub, inn: Inn) -> None:
+    started(inn, agent)
+    asyncio.run(_delivers(inn, agent, stub))
 
 
-def test_codex(codex: RealAgent, stub: ModelStub, inn: Inn) -> None:
-    started(inn, codex)
-    asyncio.run(_delivers(inn, codex, stub))
-
-
-def test_gemini(gemini: RealAgent, stub: ModelStub, inn: Inn) -> None:
-    started(inn, gemini)
-    asyncio.run(_delivers(inn, gemini, stub))
-
-
-def test_opencode(opencode: RealAgent, stub: ModelStub, inn: Inn) -> None:
-    started(inn, opencode)
-    asyncio.run(_delivers(inn, opencode, stub))
-
-
-def test_claude_in_a_turn(claude: RealAgent, stub: ModelStub, inn: Inn) -> None:
-    started(inn, claude)
-    asyncio.run(_takes_in(inn, claude, stub))
-
-
-def test_codex_in_a_turn(codex: RealAgent, stub: ModelStub, inn: Inn) -> None:
-    started(inn, codex)
-    asyncio.run(_takes_in(inn, codex, stub))
-
-
-def test_gemini_in_a_turn(gemini: RealAgent, stub: ModelStub, inn: Inn) -> None:
-    started(inn, gemini)
-    asyncio.run(_takes_in(inn, gemini, stub))
-
-
-def test_opencode_in_a_turn(opencode: RealAgent, stub: ModelStub, inn: Inn) -> None:
-    started(inn, opencode)
-    asyncio.run(_takes_in(inn, opencode, stub))
+def test_in_a_turn_a_prompt_waits_goes_in_or_takes_its_place(agent: RealAgent, stub: ModelStub, inn: Inn) -> None:
+    started(inn, agent)
+    asyncio.run(_takes_in(inn, agent, stub))

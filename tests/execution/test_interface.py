@@ -26,7 +26,8 @@ from kasmon.model.permission import Decision
 from kasmon.paths import Places
 from kasmon.supervisor import verb
 from kasmon.tmux.server import Server
-from tests.execution.rows import KEPT, LAUNCH, asks, say, shows, until_gone, walk
+from tests.execution.rows import walk
+from tests.execution.stage import KEPT, LAUNCH, asks, say, shows, until_gone
 from tests.safety.dash import Home
 from tests.waiting import auntil
 
@@ -82,9 +83,6 @@ class Scripted:
             await one.send_keys("\x04")
         else:
             await say(one, "crash 3")
-
-    def rests(self) -> None:
-        """It needs nothing."""
 
     def forgets(self) -> bool:
         return False

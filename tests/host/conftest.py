@@ -1,5 +1,6 @@
 """A kasmon of its own for each test of a host; on a loop, nothing of the host may block."""
 
+import os
 import shutil
 import tempfile
 from collections.abc import Iterator
@@ -9,6 +10,7 @@ import pytest
 from blockbuster import BlockBuster, blockbuster_ctx
 
 from tests.host.house import House
+from tests.host.inn import Inn
 from tests.host.puppet import Puppet
 
 
@@ -26,6 +28,24 @@ def house() -> Iterator[House]:
     yield built
     built.close()
     shutil.rmtree(root)
+
+
+@pytest.fixture
+def inn() -> Iterator[Inn]:
+    root = Path(tempfile.mkdtemp(prefix="kmi", dir="/tmp"))
+    built = Inn(root)
+    yield built
+    built.close()
+    shutil.rmtree(root)
+
+
+@pytest.fixture
+def as_within_the_inn(inn: Inn, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The host in this process sees what a host process of the inn would see."""
+    for name in [name for name in os.environ if name.startswith(("XDG_", "KASMO"))]:
+        monkeypatch.delenv(name)
+    for name, value in inn.environment.items():
+        monkeypatch.setenv(name, value)
 
 
 @pytest.fixture

@@ -62,15 +62,6 @@ def mine() -> Iterator[Mine]:
     shutil.rmtree(folder)
 
 
-@pytest.fixture
-def inn() -> Iterator[Inn]:
-    root = Path(tempfile.mkdtemp(prefix="kasmon-test-", dir="/tmp"))
-    built = Inn(root)
-    yield built
-    built.close()
-    shutil.rmtree(root)
-
-
 class Eyes:
     """What a client sees of the pane."""
 

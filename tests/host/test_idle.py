@@ -3,12 +3,9 @@
 import asyncio
 import contextlib
 import os
-import shutil
 import stat
 import sys
-import tempfile
-from collections.abc import AsyncIterator, Iterator
-from pathlib import Path
+from collections.abc import AsyncIterator
 
 import pytest
 
@@ -28,18 +25,7 @@ from tests.waiting import auntil
 ME = "abcdefgh"
 LIMIT_S = 60.0
 
-
-@pytest.fixture
-def inn(monkeypatch: pytest.MonkeyPatch) -> Iterator[Inn]:
-    root = Path(tempfile.mkdtemp(prefix="kmi", dir="/tmp"))
-    built = Inn(root)
-    for name in [name for name in os.environ if name.startswith(("XDG_", "KASMO"))]:
-        monkeypatch.delenv(name)
-    for name, value in built.environment.items():
-        monkeypatch.setenv(name, value)
-    yield built
-    built.close()
-    shutil.rmtree(root)
+pytestmark = pytest.mark.usefixtures("as_within_the_inn")
 
 
 # The rule

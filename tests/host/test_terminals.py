@@ -3,12 +3,8 @@
 import asyncio
 import os
 import re
-import shutil
 import signal
 import subprocess
-import tempfile
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -38,23 +34,7 @@ from tests.waiting import auntil
 ME = "abcdefgh"
 S = SessionState
 
-
-@pytest.fixture
-def inn() -> Iterator[Inn]:
-    root = Path(tempfile.mkdtemp(prefix="kmi", dir="/tmp"))
-    built = Inn(root)
-    yield built
-    built.close()
-    shutil.rmtree(root)
-
-
-@pytest.fixture(autouse=True)
-def _the_inns_own_environment(inn: Inn, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The host in this process sees what a host process of the inn would see."""
-    for name in [name for name in os.environ if name.startswith(("XDG_", "KASMO"))]:
-        monkeypatch.delenv(name)
-    for name, value in inn.environment.items():
-        monkeypatch.setenv(name, value)
+pytestmark = pytest.mark.usefixtures("as_within_the_inn")
 
 
 async def do(link: HostLink, wish: Any) -> None:

@@ -2,10 +2,6 @@
 
 import asyncio
 import os
-import shutil
-import tempfile
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
@@ -41,18 +37,7 @@ while data := os.read(0, 65536):
 """
 """A program that reports the state that is typed into it, at Enter, and `idle` at Escape."""
 
-
-@pytest.fixture
-def inn(monkeypatch: pytest.MonkeyPatch) -> Iterator[Inn]:
-    root = Path(tempfile.mkdtemp(prefix="kmi", dir="/tmp"))
-    built = Inn(root)
-    for name in [name for name in os.environ if name.startswith(("XDG_", "KASMO"))]:
-        monkeypatch.delenv(name)
-    for name, value in built.environment.items():
-        monkeypatch.setenv(name, value)
-    yield built
-    built.close()
-    shutil.rmtree(root)
+pytestmark = pytest.mark.usefixtures("as_within_the_inn")
 
 
 def speaker(inn: Inn) -> tuple[str, ...]:

@@ -2,14 +2,10 @@
 
 import asyncio
 import os
-import shutil
 import signal
 import subprocess
 import sys
-import tempfile
 import time
-from collections.abc import Iterator
-from pathlib import Path
 
 import psutil
 import pytest
@@ -38,15 +34,6 @@ while data := os.read(0, 65536):
     open(sys.argv[1], "ab").write(data)
     if b"go" in data: say(b"working")
 """
-
-
-@pytest.fixture
-def inn() -> Iterator[Inn]:
-    root = Path(tempfile.mkdtemp(prefix="kmi", dir="/tmp"))
-    built = Inn(root)
-    yield built
-    built.close()
-    shutil.rmtree(root)
 
 
 def kill(process: "subprocess.Popen[bytes]") -> None:

@@ -1,13 +1,9 @@
 """What a client sees of a terminal: its rows, at once in focus, the newest only where it is slow."""
 
 import asyncio
-import os
 import re
-import shutil
 import socket
-import tempfile
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -31,18 +27,7 @@ from tests.waiting import auntil
 ME = "abcdefgh"
 COUNT = "i=0; while [ $i -lt 100 ]; do echo line $i; i=$((i+1)); done; exec cat"
 
-
-@pytest.fixture
-def inn(monkeypatch: pytest.MonkeyPatch) -> Iterator[Inn]:
-    root = Path(tempfile.mkdtemp(prefix="kmi", dir="/tmp"))
-    built = Inn(root)
-    for name in [name for name in os.environ if name.startswith(("XDG_", "KASMO"))]:
-        monkeypatch.delenv(name)
-    for name, value in built.environment.items():
-        monkeypatch.setenv(name, value)
-    yield built
-    built.close()
-    shutil.rmtree(root)
+pytestmark = pytest.mark.usefixtures("as_within_the_inn")
 
 
 # Watching
