@@ -1,0 +1,115 @@
+"""Runs git on a repository of kasmon's own, so that nobody's config, hook or attribute means anything to it."""
+
+import contextlib
+import os
+import signal
+import subprocess
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, Final
+
+from kasmon.errors import GitError, TimedOutError
+
+GIT_S: Final = 120.0
+"""For one call of git."""
+SETTINGS: Final = {
+    "core.bare": "true",
+    "core.hooksPath": os.devnull,
+    "core.attributesFile": os.devnull,
+    "core.excludesFile": os.devnull,
+    "core.fsmonitor": "false",
+    "core.compression": "1",
+    "core.bigFileThreshold": "16m",
+    "core.quotePath": "true",
+    "commit.gpgSign": "false",
+    "gc.auto": "0",
+    "maintenance.auto": "false",
+    "pack.window": "0",
+    "protocol.allow": "never",
+    "fastimport.unpackLimit": "100",
+}
+
+
+@contextmanager
+def running(folder: Path, *words: str, may_be_cut: bool = False) -> Iterator[tuple[IO[bytes], IO[bytes]]]:
+    """git with *words* on the repository at *folder*: what it reads and what it says.
+
+    With *may_be_cut* it need not come to its end.
+
+    Raises:
+        GitError: if it ends with an error, or is not installed.
+        TimedOutError: if it takes longer than `GIT_S`.
+    """
+    what = f"keep checkpoints ({words[0]})"
+    settings = [part for name, value in SETTINGS.items() for part in ("-c", f"{name}={value}")]
+    try:
+        git = subprocess.Popen(
+            ["git", f"--git-dir={folder}", *settings, *words],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            cwd="/",
+            env=_surroundings(os.environ),
+            umask=0o077,
+        )
+    except FileNotFoundError as error:
+        raise GitError(what, "it is not installed", hint="Checkpoints need git.") from error
+    assert git.stdin is not None
+    assert git.stdout is not None
+    assert git.stderr is not None
+    over = threading.Event()
+
+    def end() -> None:
+        over.set()
+        git.kill()
+
+    limit = threading.Timer(GIT_S, end)
+    limit.start()
+    fault: BaseException | None = None
+    try:
+        yield git.stdin, git.stdout
+        git.stdin.close()
+        if may_be_cut and git.poll() is None:
+            git.kill()
+    except BrokenPipeError as error:  # it went away; its own words say why
+        fault = error
+    except BaseException:
+        git.kill()
+        raise
+    finally:
+        why = _last_words(git)
+        limit.cancel()
+    if over.is_set():
+        raise TimedOutError(f"git {words[0]} took longer than {GIT_S:g} s.") from fault
+    if fault or git.returncode not in ((0, -signal.SIGKILL) if may_be_cut else (0,)):
+        raise GitError(what, why) from fault
+
+
+def _last_words(git: "subprocess.Popen[bytes]") -> str:
+    """Wait for *git* to end, and take what it said of that."""
+    assert git.stdin is not None
+    assert git.stdout is not None
+    assert git.stderr is not None
+    with contextlib.suppress(BrokenPipeError):
+        git.stdin.close()
+    git.stdout.close()
+    said = git.stderr.read().decode("utf-8", "replace").strip().splitlines()
+    git.stderr.close()
+    git.wait()
+    return said[-1].rstrip(".") if said else "it gave no reason"
+
+
+def _surroundings(variables: Mapping[str, str]) -> dict[str, str]:
+    """What git gets of *variables*: where programs are, and that no config is anybody's."""
+    return {
+        "PATH": variables.get("PATH", os.defpath),
+        "LC_ALL": "C.UTF-8",
+        "HOME": "/nonexistent",
+        "GIT_CONFIG_GLOBAL": os.devnull,
+        "GIT_CONFIG_SYSTEM": os.devnull,
+        "GIT_CONFIG_NOSYSTEM": "1",
+        "GIT_ATTR_NOSYSTEM": "1",
+        "GIT_TERMINAL_PROMPT": "0",
+    }

@@ -1,0 +1,108 @@
+"""What a folder held at one moment: each path with what it was, and the name of its content. Pure.
+
+Git's own trees know no empty folder, no mode but one bit, no `.git` and no time; a manifest does. A path is a `str` as
+the system's own calls give it (with surrogates where it is no UTF-8), relative, without `.` and `..`.
+"""
+
+import json
+from collections.abc import Iterable, Mapping
+from typing import Final, NamedTuple, TypeAlias
+
+FILE: Final = "f"
+FOLDER: Final = "d"
+LINK: Final = "l"
+KINDS: Final = frozenset({FILE, FOLDER, LINK})
+RACY_NS: Final = 50_000_000
+"""A file that changed so shortly before it was looked at may have changed again within the same tick of its clock."""
+
+
+class Entry(NamedTuple):
+    """One path."""
+
+    kind: str
+    mode: int
+    """Its permission bits."""
+    size: int
+    mtime: int
+    """In nanoseconds, as all times here."""
+    ctime: int
+    inode: int
+    blob: str = ""
+    """Git's name of the content: a file's, or a link's target. Empty for a folder, and where nobody has read it yet."""
+
+
+Files: TypeAlias = Mapping[str, Entry]
+
+
+class Manifest(NamedTuple):
+    """All paths of a folder."""
+
+    at: int
+    """When somebody began to look."""
+    files: dict[str, Entry]
+
+    @property
+    def size(self) -> int:
+        return sum(entry.size for entry in self.files.values() if entry.kind == FILE)
+
+
+def unread(seen: Files, before: Manifest | None) -> tuple[dict[str, Entry], list[str]]:
+    """*seen* with the contents that are known from *before*, and the paths whose contents are to be read."""
+    known, fresh = dict(seen), []
+    old = before.files if before else {}
+    trusted = before.at - RACY_NS if before else 0
+    for path, entry in seen.items():
+        if entry.kind == FOLDER:
+            continue
+        was = old.get(path)
+        if was is not None and was._replace(blob="") == entry and entry.ctime < trusted:
+            known[path] = was
+        else:
+            fresh.append(path)
+    return known, fresh
+
+
+def content(files: Files) -> dict[str, tuple[str, int, str]]:
+    """What of *files* a history tells: paths, what they are, their modes and contents; no times."""
+    return {path: (entry.kind, entry.mode, entry.blob) for path, entry in files.items()}
+
+
+def is_in_history(path: str) -> bool:
+    """Whether git takes *path* into a tree; what it keeps for itself, under any of its names, it does not."""
+    return not any(_is_gits_own(part) for part in path.split("/"))
+
+
+def _is_gits_own(part: str) -> bool:
+    return part.lower().rstrip(". ").partition(":")[0] in (".git", "git~1") or any(
+        ord(letter) in _IGNORED for letter in part
+    )
+
+
+_IGNORED: Final = frozenset({*range(0x200C, 0x2010), *range(0x202A, 0x202F), *range(0x206A, 0x2070), 0xFEFF})
+"""What one file system leaves out when it compares names, so that `.g\u200cit` is `.git` there."""
+
+
+def encode(manifest: Manifest) -> bytes:
+    return json.dumps({"at": manifest.at, "files": manifest.files}, separators=(",", ":")).encode()
+
+
+def decode(text: bytes) -> Manifest:
+    """The manifest that *text* is.
+
+    Raises:
+        ValueError, TypeError, KeyError: if it is none.
+    """
+    told = json.loads(text)
+    files = {path: Entry(*entry) for path, entry in told["files"].items()}
+    if not all(_is_proper(path) and entry.kind in KINDS for path, entry in files.items()):
+        raise ValueError("a path that leads elsewhere")
+    return Manifest(told["at"], files)
+
+
+def _is_proper(path: str) -> bool:
+    return "\0" not in path and not any(part in ("", ".", "..") for part in path.split("/"))
+
+
+def parents_first(files: Files) -> Iterable[tuple[str, Entry]]:
+    """*files* so that a folder comes before what is in it."""
+    return sorted(files.items())

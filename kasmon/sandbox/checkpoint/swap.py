@@ -1,0 +1,119 @@
+"""Puts what is in one folder in the place of what is in another: all of it or nothing, whenever the process dies.
+
+The folder itself stays: whatever sees it, a sandbox's mount among that, sees the new things. What was in it goes into a
+third folder first. A note says how far it is; whoever comes next goes on from there, and forwards only: the new things
+were all there before the first old one was touched.
+"""
+
+import contextlib
+import os
+import shutil
+from pathlib import Path
+
+import msgspec
+
+from kasmon.errors import SandboxError
+from kasmon.paths import write_private
+from kasmon.sandbox.checkpoint.scan import opened
+from kasmon.sandbox.checkpoint.unpack import settle_folder
+
+
+class Swap(msgspec.Struct, frozen=True, kw_only=True):
+    """One exchange: *new* into *folder*, what was there into *old*; all on one file system."""
+
+    folder: str
+    new: str
+    old: str
+    emptied: bool = False
+    """What was in *folder* is in *old*, and what of *new* is in *folder* stays there."""
+
+
+def exchange(swap: Swap, note: Path) -> None:
+    """Do *swap*; *note* is there while it is not done.
+
+    Raises:
+        SandboxError: if it cannot be done; *folder* is then as it was.
+    """
+    _written(note, swap)
+    try:
+        if not swap.emptied:
+            _moved(swap.folder, swap.old)
+    except OSError as error:
+        try:
+            _moved(swap.old, swap.folder)
+        except OSError as worse:
+            raise SandboxError(
+                f"{swap.folder!r} could not be put back", str(worse), f"Some of it is in {swap.old!r}."
+            ) from error
+        note.unlink()
+        raise SandboxError(
+            f"{swap.folder!r} could not be emptied", error.strerror or str(error), "It is as it was."
+        ) from error
+    _written(note, msgspec.structs.replace(swap, emptied=True))
+    try:
+        _moved(swap.new, swap.folder)
+    except OSError as error:
+        raise SandboxError(
+            f"{swap.folder!r} could not be filled",
+            error.strerror or str(error),
+            f"What was in it is in {swap.old!r}, the rest of the checkpoint in {swap.new!r}; it is tried again.",
+        ) from error
+    note.unlink()
+
+
+def unfinished(note: Path) -> Swap | None:
+    """The exchange that *note* tells of."""
+    try:
+        return msgspec.json.decode(note.read_bytes(), type=Swap)
+    except (OSError, msgspec.MsgspecError):
+        return None
+
+
+def resumed(swap: Swap, note: Path) -> None:
+    """Go on with *swap*, which another process began.
+
+    Raises:
+        SandboxError: if it cannot be done.
+    """
+    if Path(swap.new).is_dir():
+        exchange(swap, note)
+        return
+    if not swap.emptied and Path(swap.old).is_dir():  # somebody took the new things away
+        _moved(swap.old, swap.folder)
+    note.unlink()
+
+
+def removed(folder: str) -> None:
+    """Remove *folder* with all that is in it, folders that are closed to their owner among it."""
+    with contextlib.suppress(SandboxError), opened(folder) as top:
+        _open_up(top)
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+def _open_up(handle: int) -> None:
+    """Let their owner remove what is in the folder open at *handle*."""
+    settle_folder(handle, 0o700, None)
+    with os.scandir(handle) as names:
+        folders = [name.name for name in names if name.is_dir(follow_symlinks=False)]
+    for name in folders:
+        with contextlib.suppress(OSError):
+            lower = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=handle)
+            try:
+                _open_up(lower)
+            finally:
+                os.close(lower)
+
+
+def _moved(source: str, target: str) -> None:
+    """Move all that is in *source* into *target*; what has such a name there already is moved beside it."""
+    with opened(source) as here, opened(target) as there:
+        taken = set(os.listdir(there))  # noqa: PTH208 (by its handle)
+        for name in os.listdir(here):  # noqa: PTH208
+            free = name
+            while free in taken:
+                free += "~"
+            os.rename(name, free, src_dir_fd=here, dst_dir_fd=there)
+
+
+def _written(note: Path, swap: Swap) -> None:
+    write_private(note, msgspec.json.encode(swap))

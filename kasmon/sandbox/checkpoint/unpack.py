@@ -1,0 +1,83 @@
+"""Writes what a manifest says into a new folder: nothing is followed or overwritten, and nothing leads out of it."""
+
+import contextlib
+import os
+from collections.abc import Iterator
+from typing import Final
+
+from kasmon.errors import SandboxError
+from kasmon.sandbox.checkpoint.depot import Depot
+from kasmon.sandbox.checkpoint.manifest import FILE, FOLDER, LINK, Entry, Manifest, parents_first
+from kasmon.sandbox.checkpoint.scan import beneath, opened
+
+MODE: Final = 0o1777
+"""What of a mode is given back; what would let a program act as its owner is not."""
+_NEW: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+
+
+def unpack(depot: Depot, manifest: Manifest, folder: str) -> None:
+    """Write all of *manifest* into *folder*, which is empty and ours; it belongs to whom the folder belongs to.
+
+    Raises:
+        SandboxError, GitError: if not all of it could be written; what was written is still there.
+    """
+    ordered = list(parents_first(manifest.files))
+    contents = depot.contents([each.blob for _, each in ordered if each.kind != FOLDER])
+    try:
+        with opened(folder) as top, contextlib.closing(contents):
+            seen = os.fstat(top)
+            owner = (seen.st_uid, seen.st_gid) if os.geteuid() == 0 else None
+            for path, each in ordered:
+                above, _, name = path.rpartition("/")
+                with beneath(top, above) as handle:
+                    if each.kind == FOLDER:
+                        os.mkdir(name, mode=0o700, dir_fd=handle)
+                    elif each.kind == LINK:
+                        os.symlink(b"".join(next(contents)), os.fsencode(name), dir_fd=handle)
+                        if owner:
+                            os.chown(name, *owner, dir_fd=handle, follow_symlinks=False)
+                    else:
+                        _write_file(handle, name, each, next(contents), owner)
+            for path, each in reversed(ordered):
+                if each.kind == FOLDER:
+                    with beneath(top, path) as handle:
+                        settle_folder(handle, each.mode if "/" in path else each.mode | 0o700, owner)
+    except OSError as error:
+        why = error.strerror or str(error)
+        raise SandboxError(f"the checkpoint could not be written into {folder!r}", why) from error
+
+
+def settle_top(manifest: Manifest, folder: str) -> None:
+    """Give the folders right beneath *folder* their own modes, once they are where they belong.
+
+    Until then their owner can move them, whatever their modes say.
+    """
+    with opened(folder) as top:
+        for path, each in manifest.files.items():
+            if each.kind == FOLDER and "/" not in path and each.mode & 0o700 != 0o700:
+                with contextlib.suppress(OSError), beneath(top, path) as handle:
+                    settle_folder(handle, each.mode, None)
+
+
+def settle_folder(handle: int, mode: int, owner: tuple[int, int] | None) -> None:
+    """Give the folder open at *handle* its owner and its mode."""
+    if owner:
+        os.fchown(handle, *owner)
+    os.fchmod(handle, mode & MODE)
+
+
+def _write_file(above: int, name: str, each: Entry, pieces: Iterator[bytes], owner: tuple[int, int] | None) -> None:
+    """Write the file *name* into the folder open at *above*."""
+    assert each.kind == FILE
+    handle = os.open(name, _NEW, 0o600, dir_fd=above)
+    try:
+        for piece in pieces:
+            rest = memoryview(piece)
+            while rest:
+                rest = rest[os.write(handle, rest) :]
+        if owner:
+            os.fchown(handle, *owner)
+        os.fchmod(handle, each.mode & MODE)
+        os.utime(handle, ns=(each.mtime, each.mtime))
+    finally:
+        os.close(handle)
