@@ -1,0 +1,282 @@
+"""Where requests come in: each is looked at, given to whom it is for, and answered when that is done."""
+
+import contextlib
+import os
+import resource
+import signal
+import socket
+import time
+from collections.abc import Callable, Mapping
+
+from kasmon.sandbox.inside.bash import Bash
+from kasmon.sandbox.inside.client import Client
+from kasmon.sandbox.inside.framed import Node, Python
+from kasmon.sandbox.inside.interpreter import Interpreter
+from kasmon.sandbox.inside.loop import Loop
+from kasmon.sandbox.inside.outcome import NOT_DONE, refusal
+from kasmon.sandbox.inside.place import Place
+from kasmon.sandbox.inside.remembered import Remembered
+from kasmon.sandbox.inside.request import VARIABLE, RefusedError, Words, number, texts
+from kasmon.sandbox.inside.service import Service
+from kasmon.sandbox.inside.spawning import is_open
+from kasmon.sandbox.inside.state import Loading, Saving, unpacked
+from kasmon.sandbox.inside.turn import CAP_BYTES, TIME_S, Turn
+from kasmon.sandbox.inside.upkeep import Upkeep
+
+PROTOCOL = 1
+CLIENTS = 256
+"""Who comes when there are so many finds the door closed."""
+LONGEST_S = 7 * 86400.0
+
+
+def serve() -> None:
+    """Answer on the listening socket that was handed over, for ever."""
+    for usual in (0, 1, 2):
+        if not is_open(usual):
+            os.open("/dev/null", os.O_RDWR)
+    listening = socket.socket(fileno=int(os.environ.pop("KASMON_LISTEN_FD")))
+    listening.setblocking(False)
+    os.set_inheritable(listening.fileno(), False)
+    ready = os.environ.pop("KASMON_READY_FD", "")
+    if ready:
+        os.set_inheritable(int(ready), False)
+    desk = Desk(listening)
+    signal.signal(signal.SIGTERM, lambda *_: desk.shut())
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    if ready:
+        os.write(int(ready), b"R")
+        os.close(int(ready))
+    desk.loop.run()
+
+
+class Desk:
+    def __init__(self, listening: socket.socket) -> None:
+        self.loop = Loop(self._reap)
+        self._listening = listening
+        self._place = Place()
+        self._interpreters: dict[str, Interpreter] = {
+            each.name: each
+            for each in (Python(self.loop, self._place), Bash(self.loop, self._place), Node(self.loop, self._place))
+        }
+        self._upkeep = Upkeep(self.loop)
+        self._remembered = Remembered()
+        self._clients: set[Client] = set()
+        self._most_clients = min(CLIENTS, resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 2)
+        self._parts: dict[Client, bytearray] = {}
+        self._instance = os.urandom(8).hex()
+        self._since = time.monotonic()
+        self._acts: dict[str, Callable[[Client, Words], Words | None]] = {
+            "execute": self._execute,
+            "ping": self._ping,
+            "interrupt": self._interrupt,
+            "reset": self._reset,
+            "prewarm": self._prewarm,
+            "forget": self._forget,
+            "save_state": self._save_state,
+            "load_part": self._load_part,
+            "load_state": self._load_state,
+            "set_clock": self._upkeep.set_clock,
+            "write_volatile": self._upkeep.write_volatile,
+            "spawn": self._upkeep.spawn,
+            "probe": self._upkeep.probe,
+            "shutdown": self._shutdown,
+        }
+        self.loop.watch(listening.fileno(), self._accept)
+
+    def shut(self) -> None:
+        """End everything that was started in here, and ourselves."""
+        for service in self._upkeep.services.values():
+            service.end()
+        for interpreter in self._interpreters.values():
+            interpreter.reset()
+        self._place.take_away()
+        os._exit(0)
+
+    def _accept(self) -> None:
+        with contextlib.suppress(BlockingIOError, ConnectionError):
+            while True:
+                stream = self._listening.accept()[0]
+                if len(self._clients) < self._most_clients:
+                    self._clients.add(Client(self.loop, stream, self._receive, self._left))
+                else:
+                    stream.close()
+
+    def _left(self, client: Client) -> None:
+        self._clients.discard(client)
+        self._parts.pop(client, None)
+
+    def _reap(self) -> None:
+        living: list[Interpreter | Service] = [*self._interpreters.values(), *self._upkeep.services.values()]
+        for each in living:
+            if each.pid:
+                with contextlib.suppress(ChildProcessError):
+                    pid, status = os.waitpid(each.pid, os.WNOHANG)
+                    if pid:
+                        each.reaped(status)
+
+    def _receive(self, client: Client, message: Words) -> None:
+        kind = message.get("type", "execute")
+        act = self._acts.get(kind) if isinstance(kind, str) else None
+        try:
+            if act is None:
+                raise RefusedError(f"Unknown type: {kind}")
+            answer = act(client, message)
+        except (RefusedError, OSError) as error:
+            client.send(refusal(message, str(error)))
+        except Exception as error:  # noqa: BLE001 - whoever asked is not left waiting for a mistake of ours
+            client.send(refusal(message, f"the agent stumbled: {error!r}", NOT_DONE))
+        else:
+            if answer is not None:
+                client.send({"id": message.get("id"), "type": "answer", **answer})
+
+    # Runs.
+
+    def _execute(self, client: Client, message: Words) -> None:
+        interpreter = self._interpreter(message, "bash")
+        word, name = message.get("once"), message.get("id")
+
+        def answer(words: Words) -> None:
+            client.send({"id": name, "type": "result", **words} if "id" in message else words)
+
+        if isinstance(word, str):
+            if done := self._remembered.answer(word):
+                answer(done)
+                return
+            if going := self._remembered.going.get(word):
+                self._attend(client, message, going)
+                going.waiting.append(answer)
+                return
+        turn = self._turn(message, interpreter.name)
+        if isinstance(word, str):
+            self._remembered.going[word] = turn
+            turn.waiting.append(lambda words: self._remembered.keep(word, words))
+        self._attend(client, message, turn)
+        turn.waiting.append(answer)
+        if not interpreter.submit(turn):
+            if isinstance(word, str):
+                del self._remembered.going[word]
+            raise RefusedError(
+                f"{interpreter.name} is busy, and {len(interpreter.queue)} runs wait for it. Run it later."
+            )
+
+    def _turn(self, message: Words, interpreter: str) -> Turn:
+        code = message.get("code")
+        if not isinstance(code, str):
+            raise RefusedError("'code' is missing, or is not text")
+        if interpreter == "bash" and "\0" in code:
+            raise RefusedError("bash cannot run code with a NUL character in it. Write it as '\\0'.")
+        variables = message.get("variables") or {}
+        if not isinstance(variables, dict):
+            raise RefusedError("'variables' are names and texts")
+        for variable, value in variables.items():
+            if not VARIABLE.fullmatch(variable) or not isinstance(value, str) or "\0" in value:
+                raise RefusedError(f"{variable!r} is no variable, or its value no text without NUL")
+        return Turn(
+            {"code": code, "variables": variables},
+            timeout_s=number(message, "timeout_s", TIME_S, LONGEST_S),
+            cap=int(number(message, "cap", CAP_BYTES, 1 << 40)),
+            session=str(message.get("session") or "")[:200],
+        )
+
+    def _attend(self, client: Client, message: Words, turn: Turn) -> None:
+        """Let *client* hear what *turn* says, if it wants to."""
+        name = message.get("id")
+        if message.get("stream") is True:
+            turn.listeners.append(
+                lambda stream, text: client.send_live({"id": name, "type": "stream", "name": stream, "data": text})
+            )
+        if message.get("began") is True:
+            if turn.begun_at:
+                client.send({"id": name, "type": "began"})
+            else:
+                turn.began.append(lambda: client.send({"id": name, "type": "began"}))
+
+    def _interpreter(self, message: Words, default: str = "") -> Interpreter:
+        name = message.get("interpreter", default) or default
+        found = self._interpreters.get(name) if isinstance(name, str) else None
+        if found is None:
+            raise RefusedError(f"Unknown interpreter: {name}")
+        return found
+
+    def _interrupt(self, client: Client, message: Words) -> None:
+        self._interpreter(message).interrupt(
+            lambda words: client.send({"id": message.get("id"), "type": "answer", **words})
+        )
+
+    def _reset(self, client: Client, message: Words) -> Words:
+        self._interpreter(message).reset()
+        return {}
+
+    def _prewarm(self, client: Client, message: Words) -> Words | None:
+        names = texts(message, "interpreters")
+        return self._ask_all(
+            client, message, [self._interpreter({"interpreter": name}) for name in names], "nothing", {}
+        )
+
+    def _ask_all(
+        self, client: Client, message: Words, asked: list[Interpreter], do: str, words: Mapping[str, object]
+    ) -> Words | None:
+        """Let each of *asked* do it in its turn; the answer has what each said."""
+        said: dict[str, Words] = {}
+
+        def hear(name: str, answer: Words) -> None:
+            said[name] = answer
+            if len(said) == len(asked):
+                client.send({"id": message.get("id"), "type": "answer", "interpreters": said})
+
+        for each in asked:
+            turn = Turn(words, do=do)
+            turn.waiting.append(lambda answer, name=each.name: hear(name, answer))  # type: ignore[misc]
+            if not each.submit(turn):
+                hear(each.name, {"lost": f"{each.name} is busy"})
+        return None if asked else {"interpreters": {}}
+
+    # What is kept, and what must not be.
+
+    def _forget(self, client: Client, message: Words) -> Words | None:
+        names, values = texts(message, "names"), [value for value in texts(message, "values") if value]
+        if not all(VARIABLE.fullmatch(name) for name in names) or any("\0" in value for value in values):
+            raise RefusedError("'names' are names of variables, 'values' texts without NUL")
+        self._remembered.forget()
+        for service in self._upkeep.services.values():
+            service.forget_said()
+        living = [each for each in self._interpreters.values() if each.pid]
+        for each in living:
+            each.forget_said()
+        return self._ask_all(client, message, living, "forget", {"names": names, "values": values})
+
+    def _save_state(self, client: Client, message: Words) -> None:
+        living = [each for each in self._interpreters.values() if each.is_to_keep()]
+        Saving(self._place, living, texts(message, "secrets") if "secrets" in message else []).begin(
+            lambda words: client.send({"id": message.get("id"), **words})
+        )
+
+    def _load_part(self, client: Client, message: Words) -> None:
+        parts = self._parts.setdefault(client, bytearray())
+        parts += unpacked(message.get("data"))
+        if len(parts) > Saving.MOST_BYTES * 2:
+            del self._parts[client]
+            raise RefusedError("the state is too large")
+
+    def _load_state(self, client: Client, message: Words) -> None:
+        state = bytes(self._parts.pop(client, b""))
+        Loading(self._place, self._interpreters, state).begin(
+            lambda words: client.send({"id": message.get("id"), **words})
+        )
+
+    def _ping(self, client: Client, message: Words) -> Words:
+        return {
+            "nonce": message.get("nonce"),
+            "protocol": PROTOCOL,
+            "instance": self._instance,
+            "pid": os.getpid(),
+            "up_s": time.monotonic() - self._since,
+            "now": time.time(),
+            "workers": {name: each.state() for name, each in self._interpreters.items()},
+            "services": {name: each.state() for name, each in self._upkeep.services.items()},
+        }
+
+    def _shutdown(self, client: Client, message: Words) -> None:
+        client.send({"id": message.get("id"), "type": "answer"})
+        self.shut()

@@ -1,0 +1,285 @@
+"""One interpreter: its process, its queue of turns, and what is heard of both. It does one turn at a time."""
+
+import contextlib
+import os
+import signal
+import time
+from collections import deque
+from collections.abc import Callable
+
+from kasmon.sandbox.inside.ears import Ears
+from kasmon.sandbox.inside.family import end_family
+from kasmon.sandbox.inside.keep import Keep
+from kasmon.sandbox.inside.loop import Loop, Timer
+from kasmon.sandbox.inside.outcome import NOT_DONE, ended, lost_before, outcome
+from kasmon.sandbox.inside.place import Place
+from kasmon.sandbox.inside.turn import STREAMS, Turn
+
+GRACE_S = 2.0
+"""How long an interpreter may take to react to an interrupt."""
+YOUNG_S = 0.3
+LAST_S = 1.0
+"""How long after that it has to leave by itself what can be carried over."""
+GIVEN_UP_S = 5.0
+"""After which a killed process that does not end is no longer waited for."""
+QUEUE = 64
+LOOSE_BYTES = 64 * 1024
+
+Answer = Callable[[dict[str, object]], None]
+
+
+class Interpreter:
+    """A subclass knows how to start it, how to give it a turn, and how to interrupt it."""
+
+    name = ""
+    asks_twice = False
+    """Whether a second interrupt does what a first did not, and harms nothing."""
+
+    def __init__(self, loop: Loop, place: Place) -> None:
+        self.loop, self.place = loop, place
+        self.pid = 0
+        self.starts = self.turns = 0
+        self.turn: Turn | None = None
+        self.queue: deque[Turn] = deque()
+        self.last_code = 0
+        self.ears = Ears(loop, self._heard)
+        self._loose = {stream: Keep(LOOSE_BYTES) for stream in STREAMS}
+        self._epitaph = ""
+        self._carried = False
+        self._asking: list[tuple[Timer, Answer]] = []
+
+    # What a subclass gives.
+
+    def start(self) -> int:
+        """Start the process, and give its pid."""
+        raise NotImplementedError
+
+    def feed(self, turn: Turn) -> None:
+        """Give it *turn*; it will answer with the turn's nonce."""
+        raise NotImplementedError
+
+    def signal_interrupt(self, is_second: bool) -> None:
+        """What Ctrl-C is to it; the second time too."""
+        os.kill(self.pid, signal.SIGINT)
+
+    def plead(self) -> bool:
+        """Ask it to end and leave what can be carried over; whether that makes sense."""
+        return False
+
+    def carries(self) -> bool:
+        """Whether the process that just ended left its state for the next."""
+        return False
+
+    def close(self) -> None:
+        """Its process is gone: close what led to it."""
+
+    def listen(self) -> None:
+        """Take what it answered meanwhile."""
+
+    # What others ask for.
+
+    def submit(self, turn: Turn) -> bool:
+        """Let *turn* run when those before it are done; False where too many wait already."""
+        if len(self.queue) >= QUEUE:
+            return False
+        self.queue.append(turn)
+        self._next()
+        return True
+
+    def interrupt(self, answer: Answer) -> None:
+        """Interrupt what runs; the answer says, after two seconds at most, what came of it."""
+        turn = self.turn
+        if turn is None or turn.do != "run" or not self.pid:
+            answer({"state": "nothing runs"})
+            return
+        turn.interrupted = True
+        timer = self.loop.after(GRACE_S, lambda: self._no_reaction(turn))
+        self._asking.append((timer, answer))
+        self._interrupt(turn)
+
+    def _interrupt(self, turn: Turn) -> None:
+        with contextlib.suppress(OSError):
+            self.signal_interrupt(turn.again is not None)
+        is_first = turn.again is None
+        if is_first and (self.asks_twice or time.monotonic() - turn.begun_at < YOUNG_S):  # it may not have begun inside
+            turn.again = self.loop.after(YOUNG_S, lambda: self._interrupt(turn))
+
+    def _no_reaction(self, turn: Turn) -> None:
+        if turn is self.turn:
+            self._tell_asking("no reaction")
+
+    def _tell_asking(self, state: str) -> None:
+        asking, self._asking = self._asking, []
+        for timer, answer in asking:
+            self.loop.cancel(timer)
+            answer({"state": state})
+
+    def reset(self) -> None:
+        """End the process with all it started in its session; the next run starts anew and says nothing of it."""
+        if self.turn:
+            self.turn.killed = True
+        if self.pid:
+            end_family(self.pid)
+            if self.turn is None:
+                with contextlib.suppress(ChildProcessError):
+                    os.waitpid(self.pid, 0)
+                self._buried()
+        self._epitaph, self._carried = "", False
+        self.forget_carried()
+
+    def forget_carried(self) -> None:
+        """Nothing of what an earlier process left is for the next."""
+
+    def forget_said(self) -> None:
+        """What background jobs said and no run was told is gone."""
+        self._take_loose()
+
+    def is_to_keep(self) -> bool:
+        """Whether there is anything that it, or one before it, may hold."""
+        return bool(self.pid) or self._carried
+
+    def state(self) -> dict[str, object]:
+        return {
+            "pid": self.pid,
+            "starts": self.starts,
+            "turns": self.turns,
+            "busy": self.turn is not None and self.turn.do == "run",
+            "queued": sum(turn.do == "run" for turn in self.queue),
+        }
+
+    # A turn's course.
+
+    def _next(self) -> None:
+        while self.turn is None and self.queue:
+            turn = self.turn = self.queue.popleft()
+            try:
+                self._begin(turn)
+            except (OSError, ValueError) as error:
+                self._over(turn)
+                why = str(error.strerror or error) if isinstance(error, OSError) else str(error)
+                why = f"{self.name} cannot do that: {why}. Nothing of it was run."
+                words = {"stdout": "", "stderr": why, "exit_code": NOT_DONE, "session_preserved": True, "hint": why}
+                turn.answer(words | {"lost": why})
+
+    def _begin(self, turn: Turn) -> None:
+        if not self.pid:
+            self.ears.open()
+            turn.restarted = turn.do == "run" and bool(self._epitaph)
+            if turn.restarted:
+                turn.lost_before = lost_before(self.name, self._epitaph, self._carried)
+                turn.carried = self._carried
+                self._epitaph, self._carried = "", False
+            self.pid = self.start()
+            self.starts += 1
+            goes_first(self.pid)
+        if turn.do == "run":
+            self.turns += 1
+            turn.number = self.turns
+            self.ears.hear_all()
+            turn.earlier = self._take_loose()
+        turn.begin()
+        turn.timer = self.loop.after(turn.timeout_s, self._overdue)
+        self.feed(turn)
+
+    def _take_loose(self) -> tuple[str, str]:
+        if not any(keep.total for keep in self._loose.values()):
+            return "", ""
+        texts = self._loose["stdout"].text()[0], self._loose["stderr"].text()[0]
+        self._loose = {stream: Keep(LOOSE_BYTES) for stream in STREAMS}
+        return texts
+
+    def _overdue(self) -> None:
+        turn = self.turn
+        assert turn
+        turn.overdue = True
+        turn.timer = self.loop.after(GRACE_S, self._unmoved)
+        self._interrupt(turn)
+
+    def _unmoved(self) -> None:
+        turn = self.turn
+        assert turn
+        if turn.do != "run":  # something of ours is no reason to lose what it holds
+            turn.answer({"lost": f"{self.name} took longer than {turn.timeout_s:g} s"})
+            return
+        turn.killed = True
+        turn.timer = self.loop.after(LAST_S, self._kill)
+        if not self.plead():
+            self._kill()
+
+    def _kill(self) -> None:
+        turn = self.turn
+        assert turn
+        self.loop.cancel(turn.timer)
+        turn.timer = self.loop.after(GIVEN_UP_S, lambda: self._dead(-signal.SIGKILL))
+        end_family(self.pid)
+
+    def answered(self, nonce: object, said: dict[str, object]) -> None:
+        """The interpreter says that it is done with the turn of *nonce*."""
+        turn = self.turn
+        if turn is None or nonce != turn.nonce:
+            return  # of no turn of ours: somebody else wrote it
+        self.ears.hear_all()
+        self._over(turn)
+        if turn.do == "run":
+            words = outcome(self.name, turn, said=said, died=None, carried=False)
+            self.last_code = _code(said.get("rc"))
+        else:
+            words = said
+        turn.answer(words)
+        self._tell_asking("interrupted")
+        self._next()
+
+    def _over(self, turn: Turn) -> None:
+        self.loop.cancel(turn.timer)
+        self.loop.cancel(turn.again)
+        self.turn = None
+
+    # The process's end.
+
+    def reaped(self, status: int) -> None:
+        """The process ended with *status*, as `waitpid` gives it."""
+        self.listen()  # it may have been done before it ended
+        self._dead(os.waitstatus_to_exitcode(status))
+
+    def _dead(self, code: int) -> None:
+        turn = self.turn
+        self.ears.hear_all()
+        self._buried()
+        carried = self.carries()
+        wanted = turn is not None and turn.killed and not turn.overdue
+        how = "its time was over" if turn and turn.overdue else ended(code)
+        self._epitaph, self._carried = ("", False) if wanted else (how, carried)
+        if turn:
+            self._over(turn)
+            if turn.do == "run":
+                words = outcome(self.name, turn, said=None, died=code, carried=carried)
+            else:
+                words = {"lost": f"{self.name} ended ({ended(code)})"}
+            turn.answer(words)
+        self._tell_asking("ended")
+        self._next()
+
+    def _buried(self) -> None:
+        self.pid = 0
+        self.last_code = 0
+        self.close()
+
+    def output(self, stream: str) -> int:
+        """The file that its process gets as *stream*."""
+        return self.ears.theirs(stream)
+
+    def _heard(self, stream: str, data: bytes) -> None:
+        if self.turn:
+            self.turn.heard(stream, data)
+        else:
+            self._loose[stream].add(data)
+
+
+def goes_first(pid: int) -> None:
+    """Where memory is short, process *pid* goes before the agent does."""
+    with contextlib.suppress(OSError), open(f"/proc/{pid}/oom_score_adj", "r+b", buffering=0) as file:  # noqa: PTH123
+        file.write(b"500")
+
+
+def _code(value: object) -> int:
+    return value if isinstance(value, int) else 0

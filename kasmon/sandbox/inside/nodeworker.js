@@ -1,0 +1,227 @@
+'use strict';
+// The node interpreter: one realm for all turns; top-level `let`, `const` and `class` go on and may be said again.
+//
+// node --expose-internals: only for its own rewriting of top-level await, and the parser that this needs. Without them
+// code runs all the same, and `await` stands in functions only.
+const fs = require('fs');
+const net = require('net');
+const path = require('path');
+const util = require('util');
+const v8 = require('v8');
+const vm = require('vm');
+const { Console } = require('console');
+const { createRequire } = require('module');
+
+const control = Number(process.env.KASMON_CONTROL);
+delete process.env.KASMON_CONTROL;
+const env = process.env, cwd = process.cwd, exit = process.exit.bind(process);
+const { parse, stringify } = JSON;
+const INTERRUPTED = 130, UNHEARD = 113;
+const LOADER = vm.constants && vm.constants.USE_MAIN_CONTEXT_DEFAULT_LOADER;
+
+let rewritten = null, parser = null;
+try {
+  ({ processTopLevelAwait: rewritten } = require('internal/repl/await'));
+  parser = require('internal/deps/acorn/acorn/dist/acorn');
+} catch { /* as said above */ }
+
+globalThis.module = { exports: {} };
+globalThis.exports = globalThis.module.exports;
+globalThis.require = createRequire(path.join(cwd(), '_'));
+const began = new Set(Object.getOwnPropertyNames(globalThis));
+const isOurs = (name) => began.has(name);
+
+let interrupt = null; // how to end what is awaited
+process.on('SIGINT', () => { if (interrupt) interrupt(new Interrupted()); });
+process.on('uncaughtException', (error) => say(2, `Uncaught, in the background: ${told(error)}\n`));
+process.on('unhandledRejection', (error) => say(2, `Not handled, in the background: ${told(error)}\n`));
+
+class Interrupted extends Error {}
+
+function say(file, text) {
+  let rest = Buffer.from(text);
+  while (rest.length) {
+    try { rest = rest.subarray(fs.writeSync(file, rest)); } catch (error) { if (error.code !== 'EAGAIN') return; }
+  }
+}
+
+function told(error) {
+  if (!(error instanceof Error) && !(error && error.stack)) return `Uncaught ${util.inspect(error)}`;
+  const lines = String(error.stack || error).split('\n');
+  return lines.filter((line) => !/^\s+at .*(node:|nodeworker\.js)/.test(line)).join('\n');
+}
+
+// stdout and stderr are put back where the turn before closed them; each is known by a second way to the same pipe.
+const spare = [1, 2].map((file) => fs.openSync(`/proc/self/fd/${file}`, 'w'));
+
+function mend() {
+  let isNew = false;
+  ['stdout', 'stderr'].forEach((name, at) => {
+    let isGone = false;
+    try { fs.fstatSync(at + 1); } catch {
+      isGone = true;
+      fs.openSync(`/proc/self/fd/${spare[at]}`, 'w'); // it gets the lowest number that is free
+    }
+    const old = process[name];
+    if (!isGone && !old.destroyed && !old.writableEnded) return;
+    isNew = true;
+    const made = new net.Socket({ fd: at + 1, readable: false, writable: true });
+    Object.defineProperty(process, name, { value: made, configurable: true, enumerable: true, writable: true });
+  });
+  if (isNew) globalThis.console = new Console(process.stdout, process.stderr);
+}
+
+// `let`, `const` and `class` at the top become `var`: so a later turn sees them, and may say them again.
+function open(code) {
+  if (!parser) return code;
+  let tree;
+  try {
+    tree = parser.parse(code, { ecmaVersion: 'latest', allowAwaitOutsideFunction: true });
+  } catch { return code; }
+  const edits = [];
+  for (const each of tree.body) {
+    if (each.type === 'VariableDeclaration' && each.kind !== 'var') edits.push([each.start, each.kind.length, 'var']);
+    if (each.type === 'ClassDeclaration') edits.push([each.start, 0, `var ${each.id.name} = `], [each.end, 0, ';']);
+  }
+  edits.sort((a, b) => b[0] - a[0]);
+  for (const [at, length, text] of edits) code = code.slice(0, at) + text + code.slice(at + length);
+  return code;
+}
+
+function script(code, turn) {
+  let text = open(code);
+  if (/^\s*\{/.test(code) && !/;\s*$/.test(code)) { // an object, as it is meant here, and not a block
+    try { new vm.Script(`(${code.trim()})`); text = `(${code.trim()})`; } catch { /* a block */ }
+  }
+  let awaits = null;
+  try { awaits = rewritten && rewritten(text); } catch { /* the script itself says what is wrong */ }
+  const options = { filename: `[node #${turn}]`, importModuleDynamically: LOADER };
+  return { made: new vm.Script(awaits || text, options), awaits: Boolean(awaits) };
+}
+
+async function value(code, turn) {
+  const { made, awaits } = script(code, turn);
+  const result = made.runInThisContext({ displayErrors: true, breakOnSigint: true });
+  if (!awaits) return result;
+  result.catch(() => {}); // where it is interrupted, nobody hears it
+  const ended = await Promise.race([result, new Promise((_, fail) => { interrupt = fail; })]);
+  return ended && ended.value;
+}
+
+async function run({ code, variables, turn }) {
+  mend();
+  const before = Object.keys(variables).map((name) => [name, env[name]]);
+  Object.assign(env, variables);
+  let rc = 0;
+  try {
+    const result = await value(code, turn);
+    if (result !== undefined) process.stdout.write(`${util.inspect(result, { depth: 4, maxArrayLength: 100 })}\n`);
+  } catch (error) {
+    const isStopped = error instanceof Interrupted || (error && error.code === 'ERR_SCRIPT_EXECUTION_INTERRUPTED');
+    rc = isStopped ? INTERRUPTED : 1;
+    say(2, `${isStopped ? 'Interrupted' : told(error)}\n`);
+  } finally {
+    interrupt = null;
+  }
+  for (const [name, old] of before) {
+    if (old === undefined) delete env[name];
+    else env[name] = old;
+  }
+  await Promise.all([flushed(process.stdout), flushed(process.stderr)]);
+  return { rc, cwd: folder() };
+}
+
+function flushed(stream) {
+  return new Promise((done) => {
+    try { stream.write('', () => done()); } catch { done(); }
+  });
+}
+
+function folder() {
+  try { return cwd(); } catch { return ''; }
+}
+
+// Why a value cannot be kept as it is; nothing where it can. A class's instance would come back as a plain object.
+function flaw(value, seen = new Set()) {
+  if (typeof value === 'function') return /^class\b/.test(String(value)) ? `class ${value.name}` : 'function';
+  if (typeof value === 'symbol') return 'symbol';
+  if (value === null || typeof value !== 'object' || seen.has(value)) return '';
+  if (seen.size > 100000) return 'too large to be looked through';
+  seen.add(value);
+  const like = Object.getPrototypeOf(value);
+  if (util.types.isProxy(value)) return 'proxy';
+  if (ArrayBuffer.isView(value) || value instanceof ArrayBuffer || value instanceof Date || value instanceof RegExp) return '';
+  if (like !== null && !PLAIN.has(like)) return `instance of ${(like.constructor && like.constructor.name) || 'a class'}`;
+  const inner = value instanceof Map ? [...value.keys(), ...value.values()] : value instanceof Set ? [...value] : [];
+  for (const key of Reflect.ownKeys(value)) {
+    const property = Object.getOwnPropertyDescriptor(value, key);
+    if (property.get || property.set) return 'accessor';
+    if (property.enumerable) inner.push(property.value);
+  }
+  for (const each of inner) {
+    const found = flaw(each, seen);
+    if (found) return found;
+  }
+  return '';
+}
+const PLAIN = new Set([Object, Array, Map, Set, Error, EvalError, RangeError, ReferenceError, SyntaxError, TypeError,
+  URIError, Boolean, Number, String, BigInt].map((each) => each.prototype));
+
+function save({ path: file }) {
+  const kept = {}, lost = {};
+  for (const name of Object.getOwnPropertyNames(globalThis).filter((each) => !isOurs(each))) {
+    const why = flaw(globalThis[name]);
+    if (why) { lost[name] = why; continue; }
+    try { v8.serialize(globalThis[name]); kept[name] = globalThis[name]; } catch (error) { lost[name] = error.message; }
+  }
+  fs.writeFileSync(file, v8.serialize({ names: kept, folder: folder() }));
+  return { kept: Object.keys(kept), lost };
+}
+
+function load({ path: file }) {
+  const { names, folder: where } = v8.deserialize(fs.readFileSync(file));
+  const lost = {};
+  Object.assign(globalThis, names);
+  try { process.chdir(where); } catch (error) { lost[where] = `folder: ${error.code}`; }
+  return { kept: Object.keys(names), lost };
+}
+
+function forget({ names, values }) {
+  const purged = [];
+  for (const name of Object.keys(env)) {
+    if (names.includes(name)) delete env[name];
+    else if (values.some((each) => env[name].includes(each))) { delete env[name]; purged.push(name); }
+  }
+  for (const name of Object.getOwnPropertyNames(globalThis).filter((each) => !isOurs(each))) {
+    const text = util.inspect(globalThis[name], { depth: 6, maxArrayLength: Infinity, maxStringLength: Infinity });
+    if (values.some((each) => text.includes(each))) {
+      if (!Reflect.deleteProperty(globalThis, name)) globalThis[name] = undefined; // a `var` cannot be deleted
+      purged.push(name);
+    }
+  }
+  return { purged };
+}
+
+const acts = { run, save, load, forget, nothing: () => ({}) };
+
+async function answer(request) {
+  let said;
+  try { said = await acts[request.do](request); } catch (error) { said = { lost: String(error && error.message) }; }
+  const words = Buffer.from(stringify({ ...said, nonce: request.nonce }));
+  const head = Buffer.alloc(4);
+  head.writeUInt32BE(words.length);
+  stream.write(Buffer.concat([head, words]));
+}
+
+let held = Buffer.alloc(0);
+const stream = new net.Socket({ fd: control, readable: true, writable: true });
+stream.on('data', (data) => {
+  held = Buffer.concat([held, data]);
+  while (held.length >= 4 && held.length >= 4 + held.readUInt32BE(0)) {
+    const length = held.readUInt32BE(0), frame = held.subarray(4, 4 + length);
+    held = held.subarray(4 + length);
+    answer(parse(frame));
+  }
+});
+stream.on('end', () => exit(0));
+stream.on('error', () => exit(UNHEARD));

@@ -1,0 +1,190 @@
+"""What the python interpreter holds, name for name, as bytes that another one of the same version can take up.
+
+The standard pickle, which refuses what it cannot keep, and beyond it functions and classes of the code itself, by their
+compiled code. Names that share an object share it again. A pickle is code: it is read in here only, never outside.
+"""
+
+import abc
+import dataclasses
+import importlib
+import io
+import marshal
+import os
+import pickle
+import sys
+import types
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+Words = dict[str, object]
+Begun = tuple[Mapping[str, str], Sequence[str]]
+
+_THIS = "_kasmon_state"
+_OWN_OF_CLASSES = {"__dict__", "__weakref__", "_abc_impl", "__slots__", "__abstractmethods__"}
+
+
+def save(main: types.ModuleType, begun: Begun, request: Words) -> Words:
+    """Write what *main* holds to the file of *request*; which names that are, and why others are not."""
+    secrets = [str(each).encode() for each in _list(request.get("secrets"))]
+    kept: dict[str, object] = {}
+    lost: dict[str, str] = {}
+    for name, value in main.__dict__.items():
+        if name.startswith("__") or name == "_":
+            continue
+        try:
+            data = _pickled(value, main)
+        except Exception:  # noqa: BLE001 - whatever an object says when it is asked to be kept
+            lost[name] = _kind(value)
+        else:
+            if any(secret in data for secret in secrets if secret):
+                lost[name] = "a credential is in it"
+            else:
+                kept[name] = value
+    variables, path = begun
+    changed = {name: value for name, value in os.environ.items() if variables.get(name) != value}
+    whole = {
+        "version": sys.version_info[:2],
+        "names": _pickled(kept, main),
+        "environ": changed,
+        "gone": [name for name in variables if name not in os.environ],
+        "path": [each for each in sys.path if each not in path],
+        "folder": os.getcwd(),  # noqa: PTH109
+    }
+    with open(str(request["path"]), "wb") as file:  # noqa: PTH123
+        pickle.dump(whole, file)
+    return {"kept": list(kept), "lost": lost}
+
+
+def load(main: types.ModuleType, begun: Begun, request: Words) -> Words:
+    """Take up what another one wrote to the file of *request*."""
+    with open(str(request["path"]), "rb") as file:  # noqa: PTH123
+        whole = pickle.load(file)
+    if whole["version"] != sys.version_info[:2]:
+        made = ".".join(map(str, whole["version"]))
+        return {"lost": f"it is of Python {made}, and this is {sys.version_info[0]}.{sys.version_info[1]}"}
+    os.environ.update(whole["environ"])
+    for name in whole["gone"]:
+        os.environ.pop(name, None)
+    sys.path.extend(each for each in whole["path"] if each not in sys.path)
+    lost = {}
+    try:
+        os.chdir(whole["folder"])
+    except OSError as error:
+        lost[whole["folder"]] = f"folder: {error.strerror}"
+    names = pickle.loads(whole["names"])
+    main.__dict__.update(names)
+    return {"kept": list(names), "lost": lost}
+
+
+def _list(value: object) -> list[object]:
+    return value if isinstance(value, list) else []
+
+
+def _kind(value: object) -> str:
+    return f"class {value.__name__}" if isinstance(value, type) else type(value).__name__
+
+
+def _pickled(value: object, main: types.ModuleType) -> bytes:
+    data = io.BytesIO()
+    _Saver(data, main).dump(value)
+    return data.getvalue()
+
+
+class _Saver(pickle.Pickler):
+    def __init__(self, file: io.BytesIO, main: types.ModuleType) -> None:
+        super().__init__(file, protocol=5)
+        self._main = main
+
+    def reducer_override(self, value: object) -> Any:
+        if isinstance(value, types.FunctionType) and not _is_found(value):
+            where = value.__globals__.get("__name__")
+            if getattr(sys.modules.get(str(where)), "__dict__", None) is not value.__globals__:
+                raise pickle.PicklingError("a function of no module")
+            made = (marshal.dumps(value.__code__), where, value.__name__, value.__closure__ or ())
+            more = {name: getattr(value, name) for name in _OF_FUNCTIONS}
+            return make_function, made, {"more": more, "own": value.__dict__}, None, None, fill_function
+        if isinstance(value, types.CellType):
+            try:
+                return make_cell, (), (value.cell_contents,), None, None, fill_cell
+            except ValueError:
+                return make_cell, ()
+        if isinstance(value, type) and value.__module__ == "__main__":
+            return self._class(value)
+        if isinstance(value, types.ModuleType) and sys.modules.get(value.__name__) is value and value is not self._main:
+            return importlib.import_module, (value.__name__,)
+        if isinstance(value, type) and value in _TYPES:
+            return getattr, (types, _TYPES[value])
+        if isinstance(value, types.MappingProxyType):
+            return types.MappingProxyType, (dict(value),)
+        if isinstance(value, property):
+            return property, (value.fget, value.fset, value.fdel, value.__doc__)
+        if isinstance(value, classmethod | staticmethod):
+            return type(value), (value.__func__,)
+        if type(value) in _MARKS:
+            return get_mark, (next(name for name, mark in vars(dataclasses).items() if mark is value),)
+        return NotImplemented
+
+    def _class(self, value: type) -> Any:
+        if type(value) not in (type, abc.ABCMeta):
+            raise pickle.PicklingError(f"a class made by {type(value).__name__}")
+        slots = value.__dict__.get("__slots__")
+        made = (type(value), value.__name__, value.__bases__, slots, value.__qualname__)
+        of_slots = {slots} if isinstance(slots, str) else set(slots or ())
+        body = {key: each for key, each in value.__dict__.items() if key not in _OWN_OF_CLASSES | of_slots}
+        return make_class, made, body, None, None, fill_class
+
+
+_OF_FUNCTIONS = ("__defaults__", "__kwdefaults__", "__annotations__", "__doc__", "__qualname__", "__module__")
+_TYPES = {each: name for name, each in vars(types).items() if isinstance(each, type) and each.__module__ == "builtins"}
+"""They say that they are builtins, and are not found there."""
+_MARKS = {type(each) for name, each in vars(dataclasses).items() if name in ("MISSING", "KW_ONLY", "_FIELD")}
+"""Of these there is one each, and it is looked for by its identity."""
+
+
+def _is_found(value: types.FunctionType) -> bool:
+    """Whether another process finds the function by its name, and need not be told what it does."""
+    found: object = sys.modules.get(value.__module__) if value.__module__ != "__main__" else None
+    for part in value.__qualname__.split("."):
+        found = getattr(found, part, None)
+    return found is value
+
+
+def make_function(code: bytes, module: str, name: str, cells: tuple[types.CellType, ...]) -> types.FunctionType:
+    return types.FunctionType(marshal.loads(code), vars(importlib.import_module(module)), name, None, cells)
+
+
+def fill_function(made: types.FunctionType, state: Mapping[str, Mapping[str, object]]) -> None:
+    for name, value in state["more"].items():
+        setattr(made, name, value)
+    made.__dict__.update(state["own"])
+
+
+def make_cell() -> types.CellType:
+    return types.CellType()
+
+
+def fill_cell(made: types.CellType, state: tuple[object]) -> None:
+    (made.cell_contents,) = state
+
+
+def make_class(kind: type, name: str, bases: tuple[type, ...], slots: object, qualname: str) -> type:
+    body: dict[str, object] = {"__module__": "__main__", "__qualname__": qualname}
+    if slots is not None:
+        body["__slots__"] = slots
+    made: type = kind(name, bases, body)
+    return made
+
+
+def fill_class(made: type, body: Mapping[str, object]) -> None:
+    for name, value in body.items():
+        setattr(made, name, value)
+    if isinstance(made, abc.ABCMeta):
+        abc.update_abstractmethods(made)  # type: ignore[arg-type]
+
+
+def get_mark(name: str) -> object:
+    return getattr(dataclasses, name)
+
+
+for _made in (make_function, fill_function, make_cell, fill_cell, make_class, fill_class, get_mark):
+    _made.__module__ = _THIS

@@ -1,0 +1,79 @@
+"""What the agent inside says, as shapes: whatever is of another shape is refused where it comes in."""
+
+from collections.abc import Mapping
+
+import msgspec
+
+from kasmon.model.sandbox import Ran
+from kasmon.sandbox.within import State
+
+
+class Worker(msgspec.Struct, frozen=True):
+    """How one interpreter stands."""
+
+    pid: int = 0
+    """0: it does not run; it is started at its next turn."""
+    starts: int = 0
+    turns: int = 0
+    busy: bool = False
+    queued: int = 0
+
+
+class Standing(msgspec.Struct, frozen=True):
+    """How a service stands."""
+
+    pid: int = 0
+    ended: str = ""
+    """How, where it has."""
+    said: str = ""
+    """The beginning and the end of it, stdout and stderr in one."""
+
+
+class AgentState(State, frozen=True, kw_only=True):
+    """Who answers, and how it stands."""
+
+    instance: str
+    protocol: int
+    pid: int
+    """As the sandbox counts."""
+    up_s: float
+    now: float
+    """Its clock."""
+    workers: Mapping[str, Worker]
+    services: Mapping[str, Standing]
+
+
+class Pong(msgspec.Struct, frozen=True):
+    nonce: str
+    instance: str
+    protocol: int
+    pid: int
+    up_s: float
+    now: float
+    workers: dict[str, Worker]
+    services: dict[str, Standing]
+
+
+class Told(msgspec.Struct, frozen=True):
+    """What one interpreter says."""
+
+    kept: tuple[str, ...] = ()
+    lost: dict[str, str] | str = {}
+    """Name -> why; a text, where it is all of it."""
+    purged: tuple[str, ...] = ()
+
+
+class Said(msgspec.Struct, frozen=True):
+    type: str = ""
+    stderr: str = ""
+    data: str = ""
+    state: str = ""
+    drift_s: float = 0.0
+    listening: bool = False
+    interpreters: dict[str, Told] = {}
+
+
+class Heard(Ran, frozen=True, kw_only=True):
+    type: str = ""
+    name: str = ""
+    data: str = ""
