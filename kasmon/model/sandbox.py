@@ -87,6 +87,15 @@ class Credential(msgspec.Struct, frozen=True, kw_only=True):
     """Further variables that get the same value."""
 
 
+class Handed(msgspec.Struct, frozen=True, kw_only=True):
+    """A file of this machine of which an agent's home inside gets a copy at each start; taken away when it ends."""
+
+    source: str
+    """Its path; `~` is the home folder of whoever starts the agent. Where it is not there, nothing is handed over."""
+    target: str = ""
+    """Where the copy lies, below the home inside; empty: as below the home outside."""
+
+
 class Policy(msgspec.Struct, frozen=True, kw_only=True):
     """What one sandbox is, and may; kept as `sandbox.json` beside the session's log. No secret's value is in here."""
 
@@ -104,6 +113,8 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True):
     volatile: tuple[Volatile, ...] = ()
     services: tuple[Service, ...] = ()
     credentials: tuple[Credential, ...] = ()
+    files: tuple[Handed, ...] = ()
+    """For an agent inside: what its home gets copies of."""
 
 
 class Runtime(msgspec.Struct, frozen=True, kw_only=True):
@@ -113,6 +124,8 @@ class Runtime(msgspec.Struct, frozen=True, kw_only=True):
     """The outermost process: bwrap, QEMU; 0 where it has none here."""
     started: float = 0.0
     """When that process started, by the system's clock."""
+    front: int = 0
+    """Of an agent inside: the process that stands in front of the sandbox, and is its pane's or its host's child."""
     boot: str = ""
     socket: str = ""
     """Where the agent inside answers."""
@@ -120,6 +133,10 @@ class Runtime(msgspec.Struct, frozen=True, kw_only=True):
     """The folder of what it needs on this machine."""
     remote: str = ""
     """The service's id of it, where it is a service's."""
+    workspace: str = ""
+    """The folder of this machine that is `/workspace` inside; it may be a copy of the policy's."""
+    notices: tuple[str, ...] = ()
+    """What a person should know of how it was made."""
 
 
 class Ran(msgspec.Struct, frozen=True, kw_only=True):
@@ -138,6 +155,8 @@ class Ran(msgspec.Struct, frozen=True, kw_only=True):
     hint: str = ""
     """What is kept, and what to do next; empty where all is well."""
     cwd: str = ""
+    background: str = ""
+    """What background jobs of earlier runs said since the last one; it is not in `stdout` and `stderr`."""
     turn: int = 0
     """The how manieth run of this interpreter it was."""
     ms: float = 0.0

@@ -1,11 +1,11 @@
 """What every tier of sandbox promises: it can be created, found again, put to sleep, woken and destroyed by its id."""
 
 from collections.abc import Mapping, Sequence
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import msgspec
 
-from kasmon.model.sandbox import Policy, Runtime, Tier
+from kasmon.model.sandbox import Policy, Runtime, Size, Tier
 
 
 class Probe(msgspec.Struct, frozen=True, kw_only=True):
@@ -30,6 +30,65 @@ class Slept(msgspec.Struct, frozen=True, kw_only=True):
     """The memory's file, where it is on disk."""
 
 
+class Used(Protocol):
+    """What a sandbox uses, beside what it may."""
+
+    @property
+    def memory_bytes(self) -> int: ...
+    @property
+    def disk_bytes(self) -> int: ...
+    @property
+    def processes(self) -> int: ...
+    @property
+    def allowed(self) -> Size: ...
+
+
+class Proven(Protocol):
+    """What was found of how a process is confined."""
+
+    @property
+    def ok(self) -> bool: ...
+    @property
+    def mismatches(self) -> Sequence[str]: ...
+
+
+@runtime_checkable
+class Measured(Protocol):
+    """A tier that can tell what a sandbox uses."""
+
+    def usage(self, policy: Policy, runtime: Runtime, /) -> Used: ...
+
+
+@runtime_checkable
+class Proving(Protocol):
+    """A tier that can tell how a sandbox is confined."""
+
+    def prove(self, policy: Policy, pid: int, /) -> Proven:
+        """Whether the process *pid*, of this machine's numbering, is confined as *policy* wants.
+
+        Raises:
+            SandboxError: if it may not be looked at.
+        """
+        ...
+
+
+@runtime_checkable
+class Gated(Protocol):
+    """A tier whose sandboxes have a way out that can be changed while they live."""
+
+    def allow(self, policy: Policy, /) -> None:
+        """Let it lead whither *policy* says from now on.
+
+        Raises:
+            UnableError: if the sandbox that lives was made without one.
+        """
+        ...
+
+    def refusals(self, policy: Policy, since: float, /) -> str:
+        """Whom it did not reach after *since*, and how that is allowed; empty where nobody was refused."""
+        ...
+
+
 class Sandbox(Protocol):
     """One way of confining. All calls may block, up to 10 s unless said otherwise, and raise `SandboxError`."""
 
@@ -39,6 +98,10 @@ class Sandbox(Protocol):
 
     def probe(self) -> Probe:
         """Try it."""
+        ...
+
+    def workspace(self, policy: Policy, /) -> str:
+        """The folder of this machine that is `/workspace` inside, wherever that is kept."""
         ...
 
     def create(self, policy: Policy, /) -> Runtime:
@@ -67,4 +130,8 @@ class Sandbox(Protocol):
 
     def destroy(self, policy: Policy, runtime: Runtime | None, /) -> None:
         """Leave no process, socket or mount of it; idempotent. Its workspace is not touched."""
+        ...
+
+    def forget(self, policy: Policy, /) -> None:
+        """Remove what a destroyed sandbox left to its session: its home, and a workspace of our own. Idempotent."""
         ...

@@ -10,8 +10,8 @@ from collections.abc import Callable
 from typing import Final
 
 from kasmon.errors import RefusedError, SandboxError
+from kasmon.sandbox.jail.process import lives
 from kasmon.sandbox.network import reach
-from kasmon.sandbox.process import lives
 
 HERE: Final = "127.0.0.1"
 ANSWER_S: Final = 10.0

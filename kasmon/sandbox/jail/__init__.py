@@ -1,0 +1,1 @@
+"""The jail: a session confined by bubblewrap, without root; how it is made, frozen, metered and proven."""

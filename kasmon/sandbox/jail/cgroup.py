@@ -1,0 +1,143 @@
+"""A control group of a jail's own, where this system lets us make one: it freezes and limits all of a jail at once.
+
+Only groups of the second version; a group is ours to make in the nearest group above us that we may write to. Which
+limits it holds, its controllers say.
+"""
+
+import contextlib
+import os
+import time
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from kasmon.model.sandbox import Size
+
+PERIOD_US: Final = 100_000
+FREEZE_S: Final = 2.0
+END_S: Final = 2.0
+LOOK_S: Final = 0.001
+
+
+class Held(NamedTuple):
+    """Which of a jail's limits its group holds."""
+
+    memory: bool
+    processes: bool
+    cpus: bool
+
+
+class Group:
+    """The group of one jail at *folder*; it need not be there."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def make(self, size: Size) -> Held:
+        """Make it, with the limits of *size* that it can hold.
+
+        Raises:
+            OSError: if it cannot be made.
+        """
+        with contextlib.suppress(FileExistsError):
+            self.folder.mkdir(mode=0o700)
+        self._hold("cgroup.freeze", "0")  # one that was left may have been asleep
+        return Held(
+            memory=self._hold("memory.max", str(size.memory_bytes)),
+            processes=self._hold("pids.max", str(size.processes)),
+            cpus=self._hold("cpu.max", f"{int(size.cpus * PERIOD_US)} {PERIOD_US}"),
+        )
+
+    def take_in(self, pid: int) -> None:
+        """Put the process *pid* into it, with all that it will start.
+
+        Raises:
+            OSError: if that is not allowed.
+        """
+        _write(self.folder / "cgroup.procs", str(pid))
+
+    @property
+    def is_there(self) -> bool:
+        return (self.folder / "cgroup.freeze").exists()
+
+    def freeze(self, *, frozen: bool) -> bool:
+        """Stop all in it, or let it go on; whether that is done within `FREEZE_S`."""
+        try:
+            _write(self.folder / "cgroup.freeze", "1" if frozen else "0")
+            until = time.monotonic() + FREEZE_S
+            wanted = f"frozen {int(frozen)}"
+            while wanted not in (self.folder / "cgroup.events").read_text().splitlines():
+                if time.monotonic() > until:
+                    return False
+                time.sleep(LOOK_S)
+        except OSError:
+            return False
+        return True
+
+    def number(self, name: str) -> int | None:
+        """The number in its file *name*; None where there is none."""
+        try:
+            return int((self.folder / name).read_text())
+        except (OSError, ValueError):
+            return None
+
+    def remove(self) -> None:
+        """End all that still runs in it, and remove it; idempotent. It takes `END_S` at most."""
+        self._hold("cgroup.kill", "1")
+        until = time.monotonic() + END_S
+        while self.folder.exists() and time.monotonic() < until:
+            with contextlib.suppress(OSError):  # while somebody is still about to end
+                self.folder.rmdir()
+                break
+            time.sleep(LOOK_S)
+
+    def _hold(self, name: str, value: str) -> bool:
+        try:
+            _write(self.folder / name, value)
+        except OSError:
+            return False
+        return True
+
+
+def group(name: str, proc: Path = Path("/proc/self")) -> Group | None:
+    """The group for a jail that is called *name*, not made; None where we may make none."""
+    try:
+        lines = (proc / "mountinfo").read_text().splitlines()
+        own = next(line[3:] for line in (proc / "cgroup").read_text().splitlines() if line.startswith("0::"))
+    except (OSError, StopIteration):
+        return None
+    root = next((Path(line.split(" ")[4]) for line in lines if " - cgroup2 " in line), None)
+    if root is None:
+        return None
+    here = root / own.lstrip("/")
+    for folder in (here, *here.parents):
+        if os.access(folder / "cgroup.procs", os.W_OK) and os.access(folder, os.W_OK):
+            best = folder
+            # A group that has processes gives its children no controllers: one above it may.
+            for above in folder.parents:
+                if not above.is_relative_to(root) or not os.access(above / "cgroup.procs", os.W_OK):
+                    break
+                if len(_controllers(above)) > len(_controllers(best)) and os.access(above, os.W_OK):
+                    best = above
+            return Group(best / f"kasmon-{name}")
+        if folder == root:
+            break
+    return None
+
+
+def _controllers(folder: Path) -> list[str]:
+    """What groups in *folder* can hold."""
+    with contextlib.suppress(OSError):
+        return [name for name in (folder / "cgroup.subtree_control").read_text().split() if name in HOLDING]
+    return []
+
+
+HOLDING: Final = ("memory", "pids", "cpu")
+
+
+def _write(file: Path, text: str) -> None:
+    """Put *text* into a file of the kernel's."""
+    handle = os.open(file, os.O_WRONLY | os.O_CLOEXEC)
+    try:
+        os.write(handle, text.encode())
+    finally:
+        os.close(handle)

@@ -1,0 +1,175 @@
+"""What a jail may not ask the kernel for: a filter as the kernel wants it, made here for the machines that we know.
+
+It stands behind the namespaces and the missing capabilities, for what these do not cover: keyrings and vsock are shared
+with the host, a typed-in character (TIOCSTI) reaches the shell that stands outside of the jail, and some calls are
+mostly good for attacks on the kernel. A debugger does not work inside.
+"""
+
+import struct
+from typing import Final, Literal, NamedTuple, TypeAlias
+
+from kasmon.errors import SandboxError
+
+Machine: TypeAlias = Literal["x86_64", "aarch64"]
+AUDIT: Final[dict[Machine, int]] = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
+"""How the kernel names the machine whose calls are numbered so."""
+DENIED: Final[dict[str, tuple[int | None, int | None]]] = {
+    "acct": (163, 89),
+    "add_key": (248, 217),
+    "adjtimex": (159, 171),
+    "bpf": (321, 280),
+    "chroot": (161, 51),
+    "clock_adjtime": (305, 266),
+    "clock_settime": (227, 112),
+    "delete_module": (176, 106),
+    "fanotify_init": (300, 262),
+    "finit_module": (313, 273),
+    "fsconfig": (431, 431),
+    "fsmount": (432, 432),
+    "fsopen": (430, 430),
+    "fspick": (433, 433),
+    "init_module": (175, 105),
+    "io_uring_enter": (426, 426),
+    "io_uring_register": (427, 427),
+    "io_uring_setup": (425, 425),
+    "ioperm": (173, None),
+    "iopl": (172, None),
+    "kcmp": (312, 272),
+    "kexec_file_load": (320, 294),
+    "kexec_load": (246, 104),
+    "keyctl": (250, 219),
+    "lookup_dcookie": (212, 18),
+    "migrate_pages": (256, 238),
+    "modify_ldt": (154, None),
+    "mount": (165, 40),
+    "mount_setattr": (442, 442),
+    "move_mount": (429, 429),
+    "move_pages": (279, 239),
+    "name_to_handle_at": (303, 264),
+    "nfsservctl": (180, 42),
+    "open_by_handle_at": (304, 265),
+    "open_tree": (428, 428),
+    "perf_event_open": (298, 241),
+    "personality": (135, 92),
+    "pidfd_getfd": (438, 438),
+    "pivot_root": (155, 41),
+    "process_madvise": (440, 440),
+    "process_mrelease": (448, 448),
+    "process_vm_readv": (310, 270),
+    "process_vm_writev": (311, 271),
+    "ptrace": (101, 117),
+    "quotactl": (179, 60),
+    "quotactl_fd": (443, 443),
+    "reboot": (169, 142),
+    "request_key": (249, 218),
+    "setdomainname": (171, 162),
+    "sethostname": (170, 161),
+    "setns": (308, 268),
+    "settimeofday": (164, 170),
+    "swapoff": (168, 225),
+    "swapon": (167, 224),
+    "syslog": (103, 116),
+    "umount2": (166, 39),
+    "unshare": (272, 97),
+    "uselib": (134, None),
+    "userfaultfd": (323, 282),
+    "vhangup": (153, 58),
+}
+"""Answered with EPERM, by their numbers on x86_64 and aarch64."""
+LOOKED_AT: Final[dict[str, tuple[int, int]]] = {
+    "clone": (56, 220),
+    "clone3": (435, 435),
+    "ioctl": (16, 29),
+    "socket": (41, 198),
+}
+FAMILIES: Final = (1, 2, 10, 16)
+"""The sockets there may be: unix, IPv4, IPv6, netlink."""
+NEW_NAMESPACES: Final = 0x7E020000
+"""The bits of clone's flags that ask for a namespace."""
+TYPING: Final = (0x5412, 0x541C)
+"""TIOCSTI and TIOCLINUX: both put characters into a terminal's input."""
+
+KILL, ALLOW = 0x80000000, 0x7FFF0000
+EPERM, ENOSYS, EAFNOSUPPORT = (0x00050000 | number for number in (1, 38, 97))
+X32: Final = 0x40000000
+NUMBER, ARCHITECTURE, FIRST, SECOND = 0, 4, 16, 24
+"""Where the kernel puts a call's number, machine and arguments (their lower halves: all that it reads of these)."""
+_LOAD, _EQUAL, _AT_LEAST, _ANY_BIT, _RETURN = 0x20, 0x15, 0x35, 0x45, 0x06
+
+
+class _Step(NamedTuple):
+    code: int
+    value: int
+    then: str = ""
+    """The label to go on at where the comparison holds; empty is the next step."""
+    otherwise: str = ""
+
+
+def program(machine: str) -> bytes:
+    """The filter for *machine*, as `platform.machine()` names it: `struct sock_filter` after another.
+
+    Raises:
+        SandboxError: if we do not know its calls: no jail is made there.
+    """
+    for index, known in enumerate(AUDIT):
+        if machine == known:
+            return _assembled(_steps(known, index))
+    raise SandboxError(
+        "no jail can be made",
+        f"kasmon has no seccomp filter for {machine!r}",
+        f"It has one for {' and '.join(AUDIT)}.",
+    )
+
+
+def _steps(machine: Machine, index: int) -> list[_Step | str]:
+    """The filter as steps, with labels (strings) in front of those that are jumped to."""
+    numbers = {name: both[index] for name, both in LOOKED_AT.items()}
+    denied = sorted(number for both in DENIED.values() if (number := both[index]) is not None)
+    return [
+        _Step(_LOAD, ARCHITECTURE),
+        _Step(_EQUAL, AUDIT[machine], otherwise="kill"),
+        _Step(_LOAD, NUMBER),
+        *([_Step(_AT_LEAST, X32, then="unknown")] if machine == "x86_64" else []),
+        *[_Step(_EQUAL, number, then="refuse") for number in denied],
+        _Step(_EQUAL, numbers["clone3"], then="unknown"),  # its flags lie in memory: libc falls back to clone
+        _Step(_EQUAL, numbers["clone"], then="clone"),
+        _Step(_EQUAL, numbers["ioctl"], then="ioctl"),
+        _Step(_EQUAL, numbers["socket"], then="socket", otherwise="allow"),
+        "clone",
+        _Step(_LOAD, FIRST),
+        _Step(_ANY_BIT, NEW_NAMESPACES, then="refuse", otherwise="allow"),
+        "ioctl",
+        _Step(_LOAD, SECOND),
+        _Step(_EQUAL, TYPING[0], then="refuse"),
+        _Step(_EQUAL, TYPING[1], then="refuse", otherwise="allow"),
+        "socket",
+        _Step(_LOAD, FIRST),
+        *[_Step(_EQUAL, family, then="allow") for family in FAMILIES],
+        _Step(_RETURN, EAFNOSUPPORT),
+        "allow",
+        _Step(_RETURN, ALLOW),
+        "refuse",
+        _Step(_RETURN, EPERM),
+        "unknown",
+        _Step(_RETURN, ENOSYS),
+        "kill",
+        _Step(_RETURN, KILL),
+    ]
+
+
+def _assembled(steps: list[_Step | str]) -> bytes:
+    labels: dict[str, int] = {}
+    lines: list[_Step] = []
+    for step in steps:
+        if isinstance(step, str):
+            labels[step] = len(lines)
+        else:
+            lines.append(step)
+
+    def distance(here: int, label: str) -> int:
+        return labels[label] - here - 1 if label else 0
+
+    return b"".join(
+        struct.pack("<HBBI", step.code, distance(here, step.then), distance(here, step.otherwise), step.value)
+        for here, step in enumerate(lines)
+    )

@@ -1,0 +1,79 @@
+"""What belongs to the jail of one session on this machine, beside its processes: its lock, group, sockets, way out."""
+
+import contextlib
+import hashlib
+import os
+from pathlib import Path
+
+from kasmon.model.permission import SessionId
+from kasmon.model.sandbox import Policy, Size
+from kasmon.sandbox.jail import cgroup
+from kasmon.sandbox.jail.ground import Ground
+from kasmon.sandbox.jail.process import holder
+from kasmon.sandbox.network import gate
+
+SOCKETS = ("box", "fwd")
+"""Where the agent inside answers, and where connections to ports inside come in."""
+
+
+class Site:
+    """The site of *session*. Making a `Site` touches nothing."""
+
+    def __init__(self, ground: Ground, session: SessionId) -> None:
+        self.ground, self.session = ground, session
+        self.folder = ground.of(session)
+
+    @property
+    def record(self) -> Path:
+        """The file that says which jail lives here; written once it answers."""
+        return self.folder / "jail.json"
+
+    @property
+    def note(self) -> Path:
+        """The file that says who had been stopped before all were."""
+        return self.folder / "stopped.json"
+
+    @property
+    def gate(self) -> Path:
+        """The folder of its way out. Sockets lie in it, so its path is short."""
+        return self.folder / "gate" if os.geteuid() == 0 else self.ground.socket(self.session, "gate")
+
+    @property
+    def group(self) -> cgroup.Group | None:
+        """Its control group, there or not; None where we may make none. No other kasmon's has its name."""
+        whose = hashlib.sha256(os.fsencode(self.ground.places.state)).hexdigest()[:8]
+        return cgroup.group(f"{whose}-{self.session}")
+
+    def first_process(self) -> int | None:
+        """The first process of a jail that lives here, by the lock that it holds; None if there is none."""
+        return holder(self.folder / "lock")
+
+    def make_group(self, size: Size) -> tuple[cgroup.Group | None, cgroup.Held]:
+        """Its control group, made, and what of *size* that holds; None where we may make none."""
+        group = self.group
+        if group is not None:
+            with contextlib.suppress(OSError):
+                return group, group.make(size)
+        return None, cgroup.Held(memory=False, processes=False, cpus=False)
+
+    def open_gate(self, policy: Policy) -> Path:
+        """What the jail sees of its way out, which is open when this returns.
+
+        Raises:
+            UsageError: if what *policy* says is no list of hosts.
+            SandboxError: if no proxy could be started.
+        """
+        return gate.opened(self.gate, self.session, policy.hosts, owner=self.ground.owner).inside
+
+    def clear(self) -> None:
+        """Remove it, but for the home and the workspace; idempotent.
+
+        Raises:
+            OSError: if something cannot be removed.
+        """
+        for kind in SOCKETS:
+            self.ground.socket(self.session, kind).unlink(missing_ok=True)
+        gate.closed(self.gate)
+        if (group := self.group) is not None:
+            group.remove()
+        self.ground.clear(self.session)

@@ -1,0 +1,118 @@
+"""Jails for tests: each test has its own, and nothing of them is left after it. They never run as root."""
+
+import json
+import socket
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+from kasmon.model.permission import SessionId
+from kasmon.model.sandbox import Policy, Runtime
+from kasmon.sandbox.jail.bubblewrap import Jail
+from kasmon.sandbox.jail.ground import OF_ROOT, jail_user
+from kasmon.sandbox.jail.process import holder
+from kasmon.sandbox.jail.tree import raze
+from tests.sandbox.required import need_jail
+
+TINY = Path(__file__).with_name("tiny")
+NAMES = "abcdefghijkl"
+
+
+class Did(NamedTuple):
+    """What became of a piece of code inside."""
+
+    out: str
+    err: str
+    code: int
+
+
+class Inmate(NamedTuple):
+    """A jail with the tiny agent in it."""
+
+    jail: Jail
+    policy: Policy
+    runtime: Runtime
+
+    def run(self, code: str, limit_s: float = 20.0) -> Did:
+        """Run Python in a process of its own inside."""
+        with socket.socket(socket.AF_UNIX) as link:
+            link.settimeout(limit_s)
+            link.connect(self.runtime.socket)
+            link.sendall(code.encode())
+            link.shutdown(socket.SHUT_WR)
+            said = b""
+            while piece := link.recv(65536):
+                said += piece
+        return Did(*json.loads(said)) if said else Did("", "", -1)
+
+    def lives(self) -> bool:
+        return self.jail.find(self.policy, self.runtime)
+
+    @property
+    def workspace(self) -> Path:
+        return Path(self.jail.workspace(self.policy))
+
+
+def policy(name: str = "a", **more: Any) -> Policy:
+    """A policy of a session that is called eight times *name*."""
+    return Policy(session=SessionId(name * 8), **more)
+
+
+def command_of(pid: int) -> bytes:
+    """The words of process *pid*, each with a NUL behind it; nothing of one that is gone."""
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes()
+    except OSError:
+        return b""
+
+
+def open_to_others(folder: Path) -> Path:
+    """*folder*, made; others may do in it what they like."""
+    folder.mkdir(parents=True, exist_ok=True)
+    folder.chmod(0o777)
+    return folder
+
+
+@pytest.fixture
+def shared() -> Iterator[Path]:
+    """A folder that others may pass, unlike `tmp_path`."""
+    folder = Path(tempfile.mkdtemp(prefix="ks-", dir="/tmp"))
+    folder.chmod(0o755)
+    yield folder
+    raze(folder)
+
+
+@pytest.fixture
+def can_jail() -> None:
+    """The test needs jails; it is skipped where none can be made, unless they must be there."""
+    need_jail()
+
+
+@pytest.fixture
+def jail(can_jail: None) -> Iterator[Jail]:
+    """Jails with the tiny agent inside; all that a test makes under the names of `policy` are gone after it."""
+    assert jail_user() != 0
+    made = Jail(inside=TINY)
+    yield made
+    for name in reversed(NAMES):
+        if name == NAMES[0] or made.ground.of(SessionId(name * 8)).exists():
+            made.forget(policy(name))
+            assert holder(made.ground.of(SessionId(name * 8)) / "lock") is None
+    assert not any(path.suffix in (".box", ".fwd") for path in made.places.runtime.glob("*"))
+    assert made.ground.base.parent != OF_ROOT or not made.ground.base.exists()
+
+
+@pytest.fixture
+def inmate(jail: Jail) -> Callable[..., Inmate]:
+    """Makes a jail: `inmate("b", project="/srv/x")`."""
+
+    def make(name: str = "a", **more: Any) -> Inmate:
+        wanted = policy(name, **more)
+        runtime = jail.create(wanted)
+        assert Path(f"/proc/{runtime.pid}").stat().st_uid != 0
+        return Inmate(jail, wanted, runtime)
+
+    return make

@@ -1,0 +1,33 @@
+"""Whether jails can be made here: a test that needs one is skipped where they cannot, unless they must be there."""
+
+import functools
+import os
+import shutil
+import tempfile
+from pathlib import Path
+
+import pytest
+
+from kasmon.paths import Places
+from kasmon.sandbox.jail.bubblewrap import Jail
+
+
+def need_jail() -> None:
+    """Skip the test where no jail can be made; fail it where KASMON_REQUIRE_SANDBOXES (a list with commas) names it."""
+    if not (why := _why_not()):
+        return
+    required = {word.strip() for word in os.environ.get("KASMON_REQUIRE_SANDBOXES", "").split(",")}
+    if required & {"jail", "all"}:
+        pytest.fail(f"{why} (KASMON_REQUIRE_SANDBOXES asks for it)", pytrace=False)
+    pytest.skip(why)
+
+
+@functools.cache
+def _why_not() -> str:
+    """Why no jail can be made here, once tried; empty where one was."""
+    root = Path(tempfile.mkdtemp(prefix="ks-", dir="/tmp"))
+    try:
+        probe = Jail(Places(state=root / "s", config=root / "c", given_runtime=root / "r")).probe()
+    finally:
+        shutil.rmtree(root, ignore_errors=True)
+    return "" if probe.ok else f"no jail can be made here: {probe.why}. {probe.hint}".strip()
