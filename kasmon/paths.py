@@ -133,6 +133,23 @@ class Places:
         """What the agent inside may know of its place; kept current by its plan's runner."""
         return self.sessions / session / "context.json"
 
+    def sandbox(self, session: str) -> Path:
+        """What the session's sandbox is; no secret's value is in there."""
+        return self.sessions / session / "sandbox.json"
+
+    def checkpoints(self, session: str) -> Path:
+        """What was kept of the session's sandbox."""
+        return self.sessions / session / "checkpoints"
+
+    def inherited(self, session: str) -> Path:
+        """What the session's interpreters begin with: what was kept of those of the session that it was forked from."""
+        return self.sessions / session / "inherited.state"
+
+    @property
+    def mcp(self) -> Path:
+        """The folder of the locks by which it is known which of `kasmon mcp` still serve."""
+        return self.state / "mcp"
+
     @property
     def plans(self) -> Path:
         return self.state / "plans"

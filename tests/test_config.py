@@ -11,9 +11,24 @@ import msgspec
 import pytest
 
 import kasmon
-from kasmon.config import Config, Limits, Profile, Remote, Tmux, Ui, in_force, load, offers, parse, resolve
+from kasmon.config import (
+    Config,
+    Lifetime,
+    Limits,
+    Profile,
+    Remote,
+    Sandboxing,
+    Tmux,
+    Ui,
+    in_force,
+    load,
+    offers,
+    parse,
+    resolve,
+)
 from kasmon.config.edit import put
 from kasmon.config.explain import explain, settings
+from kasmon.config.handout import FILES, HOSTS
 from kasmon.config.profile import ALONE
 from kasmon.errors import (
     AgentNotFoundError,
@@ -72,6 +87,7 @@ def test_every_setting_has_a_sentence(places: Places) -> None:
     keys = [
         *settings(Config()),
         *(f"agents.mine.{name}" for name in Profile.__struct_fields__),
+        *(f"agents.claude.confined.{name}" for name in Sandboxing.__struct_fields__),
         "keys.next",
         "ui",
         "agents",
@@ -90,7 +106,11 @@ def test_every_setting_has_a_reader() -> None:
         if path.parent.name != "config" or path.name not in own
     ]
     read = {node.attr for tree in trees for node in ast.walk(tree) if isinstance(node, ast.Attribute)}
-    fields = {field for table in (Config, Profile, Remote, Ui, Limits, Tmux) for field in table.__struct_fields__}
+    fields = {
+        field
+        for table in (Config, Profile, Remote, Ui, Limits, Tmux, Sandboxing, Lifetime)
+        for field in table.__struct_fields__
+    }
 
     assert set() == fields - read
 
@@ -123,6 +143,13 @@ BAD = {
     "unknown mode": ('[agents.claude]\nexecution_mode = "SDK"', 2, "agents.claude.execution_mode", '"sdk"'),
     "unknown default": ("default_agent = 'cloud'", 1, "default_agent", "claude"),
     "unknown sandbox": ('[agents.claude]\nsandbox = "docker"', 2, "agents.claude.sandbox", '"jail"'),
+    "unknown in a list of tables": (
+        '[[sandbox.services]]\nname = "web"\nport = 80\nstart = "x"\nuser = "me"',
+        1,
+        "sandbox.services",
+        "start",
+    ),
+    "a port that is none": ('[sandbox]\nservices = [{name = "web", port = 0, start = "x"}]', 2, "sandbox.services", ""),
     "too small": ("[limits]\ncall_s = 0", 2, "limits.call_s", ""),
     "too large": ("[tmux]\nhistory_limit = 99999999", 2, "tmux.history_limit", ""),
     "no program": ("[agents.mine]\nflags = []", 1, "agents.mine", "program"),
@@ -131,6 +158,74 @@ BAD = {
     "broken at its end": ("[ui]\ntheme = 'moon", 2, "", ""),
     "twice": ("[ui]\nbell = true\nbell = false", 3, "", ""),
 }
+
+
+def test_each_profile_says_how_its_own_sandbox_is_made(programs: dict[str, str]) -> None:
+    config = parse('[agents.claude.confined]\nnetwork = ["github"]\nsize = "build"\n[sandbox]\nsize = "max"')
+
+    confined = resolve(config, "claude", environment=programs).confined
+
+    assert (("github",), "build") == (confined.network, confined.size)
+    assert "max" == config.sandbox.size
+    assert () == config.agents["shell"].confined.network
+
+
+def test_an_agent_is_confined_as_its_profile_says_or_as_is_asked_for(programs: dict[str, str]) -> None:
+    config = parse('[agents.claude]\nsandbox = "jail"')
+
+    def confined(agent: str, sandbox: str | None = None, argv: tuple[str, ...] = ()) -> str | None:
+        return resolve(config, agent, None, argv, sandbox=sandbox, environment=programs).sandbox
+
+    assert ("jail", None, None) == (confined("claude"), confined("claude", ""), confined("shell"))
+    assert ("jail", "jail") == (confined("shell", "jail"), confined("", "jail", ("claude",)))
+    with pytest.raises(UsageError, match="'docker'"):
+        confined("shell", "docker")
+
+
+def test_what_a_known_agents_jail_is_given_can_be_changed_one_by_one() -> None:
+    config = parse("[agents.claude.confined]\nfiles = []")
+
+    assert () == config.agents["claude"].confined.files
+    assert "api.anthropic.com:443" in config.agents["claude"].confined.network
+    assert {"claude", "codex", "opencode", "gemini"} == {
+        name for name, profile in config.agents.items() if profile.confined.network
+    }
+    assert all(given.why for table in (HOSTS, FILES) for all_ in table.values() for given in all_)
+
+
+def test_any_profile_of_a_known_agent_gets_what_that_needs_unless_it_says_otherwise(programs: dict[str, str]) -> None:
+    own = '[agents.coder]\nprogram = "claude"\n'
+    plain, stated = parse(own), parse(own + '[agents.coder.confined]\nnetwork = ["github"]')
+
+    def network(config: Config, agent: str, argv: tuple[str, ...] = ()) -> tuple[str, ...]:
+        return resolve(config, agent, None, argv, environment=programs).confined.network
+
+    known = Config().agents["claude"].confined.network
+    assert (known, known) == (network(plain, "coder"), network(plain, "", ("claude",)))
+    assert ("github",) == network(stated, "coder")
+    assert () == network(plain, "shell")
+
+
+def test_a_sandboxs_files_services_and_credentials_are_lists_of_tables() -> None:
+    config = parse(
+        """
+[[sandbox.volatile]]
+path = "/run/token"
+source = "GH_TOKEN"
+[[sandbox.services]]
+name = "web"
+port = 8000
+start = "python3 -m http.server"
+[[sandbox.credentials]]
+name = "GH_TOKEN"
+command = ["pass", "github"]
+aliases = ["GITHUB_TOKEN"]
+"""
+    )
+
+    assert "GH_TOKEN" == config.sandbox.volatile[0].source
+    assert 8000 == config.sandbox.services[0].port
+    assert ("pass", "github") == config.sandbox.credentials[0].command
 
 
 @pytest.mark.parametrize(("text", "line", "key", "allowed"), BAD.values(), ids=BAD)
@@ -165,7 +260,7 @@ def test_what_cannot_be_read_is_a_complaint_and_stays(places: Places, content: b
 def test_a_table_of_a_shipped_profile_changes_only_what_it_mentions() -> None:
     config = parse('[agents.claude]\nmodel = "opus"')
 
-    assert Profile(program="claude", model="opus") == config.agents["claude"]
+    assert msgspec.structs.replace(Config().agents["claude"], model="opus") == config.agents["claude"]
     assert Config().agents["codex"] == config.agents["codex"]
 
 
@@ -317,7 +412,10 @@ REFUSED = {
         ConfigError,
         "agents.shell.flags",
     ),
-    "sandboxed": ('[agents.claude]\nsandbox = "jail"', "claude", None, [], UnableError, "later version"),
+    "in a virtual machine": ('[agents.claude]\nsandbox = "microvm"', "claude", None, [], UnableError, "later version"),
+    "program in a service": ('[agents.shell]\nsandbox = "e2b"', "shell", None, ["amp"], UnableError, "later version"),
+    "sandboxed elsewhere": ('[agents.claude]\nsandbox = "jail"', "claude@big", None, [], UnableError, "this machine"),
+    "a part of its host": ('[agents.scripted]\nsandbox = "jail"', "scripted", "sdk", [], UnableError, "of its host"),
     "missing": ("", "codex", None, [], AgentNotFoundError, r"\[agents.codex\] program.*claude, amp, shell, scripted"),
     "missing command": ("", "", None, ["nosuch"], AgentNotFoundError, "'nosuch' is not on PATH"),
     "missing path": ('[agents.claude]\nprogram = "/no/such"', "claude", None, [], AgentNotFoundError, "/no/such"),

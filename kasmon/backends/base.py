@@ -1,12 +1,13 @@
 """What every way of talking to an agent promises: `Backend` opens an `Agent`, which yields facts and takes wishes."""
 
-from collections.abc import AsyncIterator
-from typing import Protocol
+from collections.abc import AsyncIterator, Callable
+from typing import Protocol, runtime_checkable
 
 import msgspec
 
-from kasmon.model.command import Launch, Wish
+from kasmon.model.command import Launch, Run, SandboxWish, Wish
 from kasmon.model.event import Event
+from kasmon.model.sandbox import Ran
 
 
 class Abilities(msgspec.Struct, frozen=True, kw_only=True):
@@ -33,6 +34,8 @@ class Abilities(msgspec.Struct, frozen=True, kw_only=True):
     resumes: bool = False
     """The same conversation goes on after its process died."""
     interrupts: bool = False
+    runs_code: bool = False
+    """It runs code in a sandbox of its own, which sleeps and comes back: its agent is `Sandboxed`."""
     shares_host: bool = False
     """All sessions of this backend live in one host process."""
 
@@ -44,11 +47,20 @@ class Chunk(msgspec.Struct, frozen=True, kw_only=True):
     thinking: bool = False
 
 
+class Learned(msgspec.Struct, frozen=True):
+    """What must not be written down from now on, wherever it stands."""
+
+    secrets: tuple[str, ...]
+
+
 class Agent(Protocol):
     """One live agent."""
 
-    def events(self) -> AsyncIterator[Event | Chunk]:
-        """Yield what happens, in order. Ends after `SessionEnded`."""
+    def events(self) -> AsyncIterator[Event | Chunk | Learned]:
+        """Yield what happens, in order. Ends after `SessionEnded`.
+
+        Whoever asks for the next has written down the one before; one that `housing.must_be_on_disk`, on the disk.
+        """
         ...
 
     async def send(self, wish: Wish, /) -> None:
@@ -61,6 +73,31 @@ class Agent(Protocol):
 
     async def aclose(self) -> None:
         """End the agent if it runs; idempotent, and bounded by the implementer (10 s at most)."""
+        ...
+
+
+@runtime_checkable
+class Sandboxed(Protocol):
+    """What an agent that runs code in a sandbox of its own does besides."""
+
+    async def run(self, wish: Run, printed: Callable[[str, str], None], /) -> Ran:
+        """Run code, and wait for what comes of it. *printed* is called with `stdout` or `stderr`, and what was written
+        there, from any thread.
+
+        Raises:
+            RefusedError: if it sleeps, and is not to be woken by use.
+            SandboxError: if there is no sandbox to run it in.
+        """
+        ...
+
+    async def keep(self, wish: SandboxWish, /) -> str:
+        """Put the sandbox to sleep, wake it, keep a checkpoint or go back to one, once its turn is over.
+
+        Returns the checkpoint's id; else what was lost, empty where nothing was.
+
+        Raises:
+            KasmonError: why it could not be done.
+        """
         ...
 
 

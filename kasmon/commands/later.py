@@ -6,7 +6,6 @@ from kasmon.errors import UnableError
 
 LATER: Final = {
     "grep": "Search in all transcripts",
-    "mcp": "Tools for agents over MCP",
     "web": "The dashboard in a browser",
     "trust": "Let a folder's own config count",
 }

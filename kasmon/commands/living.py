@@ -8,12 +8,12 @@ import msgspec
 
 from kasmon.commands.objects import answer, session_object
 from kasmon.commands.output import note, say, tell
-from kasmon.config import load
-from kasmon.errors import SessionNotFoundError, UnableError, UsageError
+from kasmon.config import Config, load, resolve
+from kasmon.errors import SessionNotFoundError, UsageError
 from kasmon.model.command import Mode
 from kasmon.model.permission import SessionId
 from kasmon.model.session import Session
-from kasmon.paths import Places, places
+from kasmon.paths import Places, expanded, places
 from kasmon.supervisor import verb
 from kasmon.supervisor.find import find
 from kasmon.supervisor.look import look_once
@@ -34,6 +34,7 @@ class Wanted(msgspec.Struct, frozen=True, kw_only=True):
     wave: int | None = None
     peers: int | None = None
     variables: Sequence[str] = ()
+    agrees: bool = False
 
 
 def new(wanted: Wanted, *, wants_json: bool) -> None:
@@ -42,17 +43,14 @@ def new(wanted: Wanted, *, wants_json: bool) -> None:
     Raises:
         KasmonError: why it cannot be started; what was begun is ended again.
     """
-    if wanted.sandbox is not None:
-        raise UnableError(
-            f"cannot start {wanted.name!r} in {wanted.sandbox!r}: sandboxes come with a later version.",
-            hint="Leave out --sandbox to run it unconfined.",
-        )
     where = places()
+    config = load(where)
+    agrees = _shown(where, config, wanted)
     parent = None if wanted.beside is None else find(look_once(where), wanted.beside).id
     session = asyncio.run(
         verb.create(
             where,
-            load(where),
+            config,
             verb.NewSession(
                 name=wanted.name,
                 agent=wanted.agent,
@@ -65,6 +63,8 @@ def new(wanted: Wanted, *, wants_json: bool) -> None:
                 task=wanted.task,
                 wave=wanted.wave,
                 peers=wanted.peers,
+                sandbox=wanted.sandbox,
+                agrees=agrees,
             ),
         )
     )
@@ -75,6 +75,22 @@ def new(wanted: Wanted, *, wants_json: bool) -> None:
     if started.fallback:
         note(f"{started.name!r} runs in {started.mode}: {started.fallback}.")
     say(session)
+
+
+def _shown(where: Places, config: Config, wanted: Wanted) -> bool:
+    """Show what its sandbox would get, where it has one; whether the person agrees to what it is handed."""
+    resolved = resolve(config, wanted.agent, wanted.mode, wanted.argv, sandbox=wanted.sandbox)
+    if resolved.sandbox is None:
+        return wanted.agrees
+    from kasmon.supervisor import confining  # only where there is a sandbox
+
+    for line in confining.told(resolved, str(expanded(wanted.folder or ".").absolute())):
+        note(line)
+    if wanted.agrees or confining.is_agreed(where, resolved) or not (sys.stdin.isatty() and sys.stderr.isatty()):
+        return wanted.agrees
+    sys.stderr.write("Hand it that? It is asked once for what the profile says. [y/N] ")
+    sys.stderr.flush()
+    return sys.stdin.readline().strip().lower() in ("y", "yes")
 
 
 def mode_of(said: str | None) -> Mode | None:

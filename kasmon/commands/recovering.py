@@ -1,12 +1,16 @@
 """`kasmon recover`: plans go on where they were after a crash or a reboot."""
 
 import asyncio
+from typing import Any
 
 from kasmon.commands.objects import answer
 from kasmon.commands.output import note, say, tell
 from kasmon.errors import KasmonError
+from kasmon.model.command import Mode
+from kasmon.model.session import Session
 from kasmon.model.state import SessionState
-from kasmon.paths import places
+from kasmon.paths import Places, places
+from kasmon.supervisor import sandboxes
 from kasmon.supervisor.look import look_once
 from kasmon.supervisor.plans.recover import Plight, plights, recover
 
@@ -16,7 +20,8 @@ def recover_all(*, dry_run: bool, wants_json: bool) -> int:
     where = places()
     fleet = look_once(where)
     found = plights(where, fleet)
-    told, failed = [], False
+    told: list[dict[str, Any]] = []
+    failed = False
     for plight in found:
         became, problem = _plan_words(plight) if dry_run else "", ""
         if not dry_run:
@@ -28,16 +33,33 @@ def recover_all(*, dry_run: bool, wants_json: bool) -> int:
         told.append({"plan": plight.plan, "task": plight.task or None, "did": became or None, "error": problem or None})
         if not wants_json:
             say(f"{what}: {became or problem}")
+    for session in fleet.sessions:
+        if session.mode is Mode.INTERPRETER and session.state is SessionState.UNSURE:
+            failed |= _taken_up(where, session, told, dry_run=dry_run, wants_json=wants_json)
     of_plans = {plight.session.id for plight in found if plight.session is not None}
     others = [s.name for s in fleet.sessions if s.state is SessionState.LOST and s.id not in of_plans]
     if wants_json:
         tell(answer(recovered=told, lost=others))
         return int(failed)
-    if not found:
+    if not told:
         say("No plan lost anything.")
     if others:
         note(f"lost, and of no plan: {', '.join(others)}; `kasmon restart` starts one again")
     return int(failed)
+
+
+def _taken_up(where: Places, session: Session, told: list[dict[str, Any]], *, dry_run: bool, wants_json: bool) -> bool:
+    """Give a sandbox that outlived its host another one; whether that failed."""
+    became, problem = "its sandbox would be found again" if dry_run else "its sandbox was found again", ""
+    if not dry_run:
+        try:
+            asyncio.run(sandboxes.take_up(where, session))
+        except KasmonError as error:
+            became, problem = "", error.message
+    told.append({"plan": None, "task": None, "session": session.id, "did": became or None, "error": problem or None})
+    if not wants_json:
+        say(f"{session.name}: {became or problem}")
+    return bool(problem)
 
 
 def _plan_words(plight: Plight) -> str:

@@ -5,24 +5,10 @@ from typing import Final
 
 from kasmon.clean import clean_line
 from kasmon.model.fleet import Fleet, by_attention, totals
+from kasmon.model.glyph import GLYPHS
 from kasmon.model.session import Session
 from kasmon.model.state import SessionState
 from kasmon.supervisor.names import width_cells
-
-GLYPHS: Final = {
-    "starting": ("◌", "."),
-    "idle": ("○", "o"),
-    "working": ("●", "*"),
-    "asking": ("◆", "!"),
-    "limited": ("◔", "L"),
-    "paused": ("▯", "="),
-    "standby": ("◐", "z"),
-    "unsure": ("?", "?"),
-    "lost": ("◇", "#"),
-    "ended": ("✓", "+"),
-    "crashed": ("✕", "x"),
-}
-"""State -> its shape, and its shape where the output is not UTF-8; the same as on the dashboard."""
 
 HEADS: Final = ("STATE", "NAME", "ID", "AGENT", "MODE", "WAVE", "SINCE", "LAST LINE")
 NAME_CELLS: Final = 32

@@ -38,6 +38,8 @@ class Sending(msgspec.Struct, frozen=True, kw_only=True):
 
     prompt: str
     when: When = "now"
+    anyway: bool = False
+    """Type it also where nobody sees the box that takes it."""
     states: frozenset[SessionState] | None = None
     """Wait until the session is in one of these after it took the prompt; None does not wait."""
 
@@ -48,6 +50,7 @@ def send(
     *,
     to: str | None,
     when: When,
+    anyway: bool = False,
     states: str | None,
     timeout_s: float | None,
     wants_json: bool,
@@ -67,7 +70,11 @@ def send(
     prompt = sys.stdin.read() if text == "-" else text
     if not prompt.strip():
         raise UsageError("the prompt is empty.", hint="Say it as one argument, or `-` to read it from stdin.")
-    sending = Sending(prompt=prompt, when=when, states=None if states is None else states_of(states))
+    if anyway and when == "idle":
+        raise UsageError(
+            "what waits for an idle agent is typed where its box is seen.", hint="Say --anyway without --when idle."
+        )
+    sending = Sending(prompt=prompt, when=when, anyway=anyway, states=None if states is None else states_of(states))
     where = places()
     fleet = look_once(where)
     if wanted is not None:
@@ -155,7 +162,7 @@ async def _in_time(where: Places, session: Session, sending: Sending, timeout_s:
     limit_s = timeout_s if timeout_s is not None or waits_on_purpose else SUBMIT_S
     try:
         async with asyncio.timeout(limit_s):
-            receipt = await verb.send(where, session, sending.prompt, sending.when)
+            receipt = await verb.send(where, session, sending.prompt, sending.when, anyway=sending.anyway)
             is_enough = receipt.state not in ON_ITS_WAY or sending.when == "idle"
             return (
                 receipt if sending.states is None and is_enough else await _followed(where, session, receipt, sending)

@@ -2,10 +2,11 @@
 
 from kasmon.config.file import in_force, load, parse
 from kasmon.config.profile import Offer, Resolved, offers, resolve
-from kasmon.config.schema import Config, Limits, Notify, Plans, Profile, Remote, Tmux, Ui
+from kasmon.config.schema import Config, Lifetime, Limits, Notify, Plans, Profile, Remote, Sandboxing, Tmux, Ui
 
 __all__ = [
     "Config",
+    "Lifetime",
     "Limits",
     "Notify",
     "Offer",
@@ -13,6 +14,7 @@ __all__ = [
     "Profile",
     "Remote",
     "Resolved",
+    "Sandboxing",
     "Tmux",
     "Ui",
     "in_force",

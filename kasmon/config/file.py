@@ -159,14 +159,30 @@ class _Reader:
     def value(self, value: object, kind: Any, path: tuple[str, ...]) -> object:
         if get_origin(kind) is dict and isinstance(value, dict):
             return {name: self.value(item, get_args(kind)[1], (*path, name)) for name, item in value.items()}
+        if (table := _table_of(kind)) is not None and isinstance(value, list):
+            self.tables(value, table, path)
         try:
             return msgspec.convert(value, kind)
         except msgspec.ValidationError as error:
             raise self.error(f"{value!r} is not {_wanted(kind)}", path, allowed_values(kind)) from error
 
+    def tables(self, values: list[object], kind: type[msgspec.Struct], path: tuple[str, ...]) -> None:
+        """Complain of what no table of *kind* has."""
+        known = kind.__struct_fields__
+        for value in values:
+            for name in value if isinstance(value, dict) else ():
+                if name not in known:
+                    raise self.error(f"there is no such setting as {name!r} in it", path, sorted(known))
+
     def error(self, why: str, path: tuple[str, ...], allowed: Sequence[str] = ()) -> ConfigError:
         key = ".".join(path)
         return ConfigError(self.file, why, line=line_of(self.text, path), key=key, allowed=allowed)
+
+
+def _table_of(kind: Any) -> type[msgspec.Struct] | None:
+    """What a list of tables is a list of; None for any other type."""
+    inner = get_args(kind)[:1] if get_origin(kind) is tuple else ()
+    return inner[0] if inner and isinstance(inner[0], type) and issubclass(inner[0], msgspec.Struct) else None
 
 
 def _wanted(kind: Any) -> str:
@@ -182,6 +198,8 @@ def _wanted(kind: Any) -> str:
         return "one of the allowed values"
     if origin is dict:
         return "a table"
+    if (table := _table_of(kind)) is not None:
+        return f"a list of tables of {', '.join(table.__struct_fields__)}"
     return {bool: "true or false", int: "a whole number", float: "a number", str: "a text"}.get(kind, "a list of texts")
 
 

@@ -7,8 +7,54 @@ from typing import Annotated, Final, Literal, TypeAlias
 
 import msgspec
 
+from kasmon.config import handout
+from kasmon.model.sandbox import Credential, Handed, Mount, Service, Tier, Volatile
+
 Seconds: TypeAlias = Annotated[float, msgspec.Meta(gt=0, le=3600)]
 Keys: TypeAlias = str | tuple[str, ...]
+
+
+class Sandboxing(msgspec.Struct, frozen=True, kw_only=True):
+    """How a sandbox is made. Of one that an agent runs in, each profile has its own: [agents.NAME.confined]."""
+
+    tier: Tier = "jail"
+    """What confines it: `jail` is namespaces and a filter of system calls, on this machine's kernel."""
+    size: Literal["default", "build", "max"] = "default"
+    """What it may use: default is 30 s a run, 2 processors, 512 MB, 1 GB of disk; build and max are more."""
+    network: tuple[str, ...] = ()
+    """Whom it may reach: hosts (`example.org`, `*.example.org`, `example.org:8443`) and the presets npm, pypi, github;
+    empty is nobody."""
+    project: str = ""
+    """A folder that it sees as /project; empty is none."""
+    project_writable: bool = False
+    """Whether it may write there."""
+    mounts: tuple[Mount, ...] = ()
+    """Further files and folders that it sees, each a table: source, target (empty is the same path), writable."""
+    volatile: tuple[Volatile, ...] = ()
+    """Files inside that no pause and no checkpoint keeps, written anew after each resume: path, content or source (the
+    name of a credential), mode."""
+    services: tuple[Service, ...] = ()
+    """What runs inside beside it, started with it and looked for after each resume: name, port, start."""
+    credentials: tuple[Credential, ...] = ()
+    """Variables that each command inside gets, and nothing keeps: name, one of variable, file or command, aliases."""
+    files: tuple[Handed, ...] = ()
+    """For an agent inside: files of which its home gets a copy at each start, taken away when it ends: source, target
+    (empty is the same place below the home). One that is not there is left out."""
+
+
+class Lifetime(msgspec.Struct, frozen=True, kw_only=True):
+    """How long a sandbox is kept that nobody uses. A running turn is never idle. Read when its host starts."""
+
+    standby_after_seconds: Annotated[float, msgspec.Meta(ge=0, le=31_536_000)] = 900.0
+    """It sleeps after so long: it takes no processor, and its memory is held. 0 never."""
+    idle_timeout_seconds: Annotated[float, msgspec.Meta(ge=0, le=31_536_000)] = 1800.0
+    """After so long happens what `on_timeout` says. 0 never."""
+    max_lifetime_seconds: Annotated[float, msgspec.Meta(ge=0, le=31_536_000)] = 86_400.0
+    """It ends after so long, used or not, once its turn is over. 0 never."""
+    on_timeout: Literal["pause", "end"] = "pause"
+    """pause writes its memory to disk and ends its processes, where its tier can; else it ends, as with end."""
+    auto_resume: bool = True
+    """Whether a prompt or a run wakes it; otherwise only `kasmon sandbox resume` does."""
 
 
 class Profile(msgspec.Struct, frozen=True, kw_only=True):
@@ -34,13 +80,19 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True):
     """Whether what it puts on the clipboard while you are in its terminal gets to yours."""
     sandbox: Literal["", "jail", "microvm", "gvisor", "e2b"] = ""
     """What confines it; empty is nothing."""
+    confined: Sandboxing = Sandboxing()
+    """How its sandbox is made, where it has one; `sandbox` says the tier."""
+
+
+def _confined(agent: str) -> Sandboxing:
+    return Sandboxing(size="build", network=handout.hosts(agent), files=handout.files(agent))
 
 
 SHIPPED: Final = {
-    "claude": Profile(program="claude"),
-    "codex": Profile(program="codex"),
-    "opencode": Profile(program="opencode", acp=("acp",)),
-    "gemini": Profile(program="gemini", acp=("--acp",)),
+    "claude": Profile(program="claude", confined=_confined("claude")),
+    "codex": Profile(program="codex", confined=_confined("codex")),
+    "opencode": Profile(program="opencode", acp=("acp",), confined=_confined("opencode")),
+    "gemini": Profile(program="gemini", acp=("--acp",), confined=_confined("gemini")),
     "amp": Profile(program="amp"),
     "shell": Profile(),
     "scripted": Profile(program="scripted"),
@@ -141,3 +193,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     """kasmon's own tmux server."""
     remote: Remote = Remote()
     """Other machines."""
+    sandbox: Sandboxing = Sandboxing()
+    """How the sandboxes of interpreters are made, unless `kasmon sandbox create` says otherwise."""
+    session: Lifetime = Lifetime()
+    """How long sandboxes are kept."""

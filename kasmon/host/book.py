@@ -23,6 +23,8 @@ from kasmon.store.log import START, Cursor, EventLog
 
 UNWRITTEN = 10_000
 """How many facts wait for a log that cannot be written before the host should stop hearing its agent."""
+PEERS = 100
+"""So many messages of peers are remembered, by when they came."""
 
 
 class Book:
@@ -45,6 +47,8 @@ class Book:
         self.noted = 0
         self.prompts: dict[ReceiptId, ReceiptMoved] = {}
         """The first fact, which holds the prompt, of each receipt that waits in the queue, oldest first."""
+        self.peers_at: deque[float] = deque(maxlen=PEERS)
+        """When the last messages of its peers came."""
         self.last_prompt = ""
         """What the agent was last prompted with by somebody, by which its conversation is known."""
         self._log = EventLog(places.log(session))
@@ -143,6 +147,8 @@ class Book:
             self.append(ReceiptMoved(at=refused.at, receipt=refused))
 
     def _fold(self, event: Event) -> None:
+        if isinstance(event, ReceiptMoved) and event.by == "peer" and event.receipt.id == self.session.next_receipt():
+            self.peers_at.append(event.at)
         self.session = apply(self.session, event)
         if isinstance(event, TurnStarted) and event.by != "agent" and event.prompt:
             self.last_prompt = event.prompt

@@ -38,7 +38,8 @@ async def link(
 
     The shared tmux host is started if it is not there. A structured session's host is started only where that cannot
     start an agent by accident: when *start* says so, or when its `launch.json` wants a generation that was never tried.
-    With *only_looks* it never is.
+    With *only_looks* it never is. One of interpreters finds the sandbox again that its last host left, so it is started
+    as long as the session has not ended.
 
     Raises:
         SessionEndedError: if the agent has ended, and *start* was not given; or if it ended as soon as it was started.
@@ -51,7 +52,8 @@ async def link(
         RefusedError: if it speaks another version.
     """
     deadline = time.monotonic() + limit_s
-    search = _Search(places, "tmux") if mode is Mode.TMUX else _SessionSearch(places, session, start, only_looks)
+    finds = mode is Mode.INTERPRETER
+    search = _Search(places, "tmux") if mode is Mode.TMUX else _SessionSearch(places, session, start, only_looks, finds)
     try:
         return await search.run(deadline)
     except OSError as error:
@@ -116,9 +118,11 @@ class _Search:
 class _SessionSearch(_Search):
     """The way to a structured session's host, whose start is its agent's start."""
 
-    def __init__(self, places: Places, session: SessionId, start: bool, only_looks: bool) -> None:
+    def __init__(self, places: Places, session: SessionId, start: bool, only_looks: bool, finds: bool) -> None:
+        """*finds*: its host takes up again what the one before left."""
         super().__init__(places, session)
         self.only_looks = only_looks
+        self.finds = finds
         self.session = session
         self.start = start
         self.socket = places.socket(session)
@@ -165,6 +169,8 @@ class _SessionSearch(_Search):
             return
         if now.state is SessionState.ENDED:
             raise SessionEndedError(session)
+        if self.finds and not self.only_looks:
+            return
         raise HostUnreachableError(session, "it is gone, and the agent with it; `kasmon restart` starts both again")
 
 

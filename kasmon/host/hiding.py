@@ -21,10 +21,16 @@ WORDS: Final = frozenset(
     {
         "argv",
         "diff",
+        "done",
+        "dropped",
         "error",
         "input",
+        "kept",
         "labels",
         "last_words",
+        "lost",
+        "mismatches",
+        "notices",
         "option_notes",
         "options",
         "output",
@@ -36,6 +42,8 @@ WORDS: Final = frozenset(
         "shown",
         "text",
         "title",
+        "waiting",
+        "what",
         "why",
     }
 )

@@ -35,6 +35,7 @@ from kasmon.host.answers import WRITTEN_S, Answers
 from kasmon.host.book import Book, wanted
 from kasmon.host.connection import Connection
 from kasmon.host.pen import Pen
+from kasmon.host.run import carried
 from kasmon.host.said import said
 from kasmon.host.secret import secrets_of
 from kasmon.host.server import HostServer
@@ -57,7 +58,23 @@ from kasmon.host.wire import (
     Watch,
     Welcome,
 )
-from kasmon.model.command import Answer, Configure, Interrupt, Launch, Mode, Prompt, Requeue, Stop
+from kasmon.model.command import (
+    Allow,
+    Answer,
+    Checkpoint,
+    Configure,
+    Fork,
+    Interrupt,
+    Launch,
+    Mode,
+    Prompt,
+    Requeue,
+    Restore,
+    Run,
+    Sleep,
+    Stop,
+    Wake,
+)
 from kasmon.model.event import SessionEnded
 from kasmon.model.permission import SessionId
 from kasmon.paths import Places, places
@@ -189,6 +206,12 @@ class Host:
 
     async def _do(self, connection: Connection, frame: Do) -> Done:
         receipt = None
+        if (inmate := self._agent.inmate) is not None and isinstance(frame.wish, Sleep | Wake):
+            self._must_run()
+            await (inmate.sleep("asked for") if isinstance(frame.wish, Sleep) else inmate.used())
+            return Done(n=frame.n)
+        if inmate is not None:
+            await inmate.used(frame.wish)
         match frame.wish:
             case Prompt() as prompt:
                 self._must_run()
@@ -211,6 +234,14 @@ class Host:
                 self._must_run()
                 self._check_settings(configure)
                 await self._agent.tell(configure)
+            case Run() | Sleep() | Wake() | Checkpoint() | Restore() | Fork() | Allow() as wish:
+                self._must_run()
+                if connection.as_agent and isinstance(wish, Allow):
+                    raise RefusedError("an agent does not open its own way out.")
+                done = await carried(await self._agent.sandboxed(), connection, frame.n, wish)
+                if not isinstance(wish, Run):
+                    await self._pen.written(WRITTEN_S)
+                return done
         await self._pen.written(WRITTEN_S)
         return Done(n=frame.n, receipt=receipt)
 

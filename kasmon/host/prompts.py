@@ -14,8 +14,9 @@ import msgspec
 
 from kasmon.clean import clean_line
 from kasmon.errors import KasmonError, NotFoundError, RefusedError, SessionBusyError, TimedOutError, UsageError
+from kasmon.host.mail import Mail
 from kasmon.host.pen import Pen
-from kasmon.model.command import Interrupt, Prompt, Receipt, ReceiptId, ReceiptState, Requeue, Wish
+from kasmon.model.command import Interrupt, Mode, Prompt, Receipt, ReceiptId, ReceiptState, Requeue, Wish
 from kasmon.model.event import Event, QueueOrdered, ReceiptMoved, TurnEnded, TurnStarted
 from kasmon.model.state import SessionState
 
@@ -25,9 +26,12 @@ BEGIN_S: Final = 10.0
 """How long a prompt that an idle agent took may take to begin its turn, before the next may go."""
 SHOWN: Final = 200
 TAKEN_IN = "taken in with another turn"
+DROPPED = "the turn ended before the agent had taken it in"
 TAKEN_BACK = "taken back"
 NOT_STEERED = "this agent takes nothing in while a turn runs: it waits for the turn's end"
 ON_THE_WAY = (ReceiptState.TYPED, ReceiptState.SUBMITTED)
+ASLEEP = (SessionState.STANDBY, SessionState.PAUSED)
+"""A prompt wakes it."""
 
 R = ReceiptState
 
@@ -41,6 +45,7 @@ class Prompts:
         self.is_ready = False
         """The agent runs and has said so; until then every prompt waits."""
         self._pen = pen
+        self._mail = Mail(pen.book)
         self._give = give
         self._handing = asyncio.Lock()
         self._without_turn: set[ReceiptId] = set()
@@ -52,28 +57,33 @@ class Prompts:
 
     @property
     def state(self) -> SessionState:
-        return self._pen.session.state if self.is_ready else SessionState.STARTING
+        """What it does, as far as prompts go: an agent that sleeps is woken by one, so it is idle."""
+        if not self.is_ready:
+            return SessionState.STARTING
+        state = self._pen.session.state
+        return SessionState.IDLE if state in ASLEEP else state
 
     async def take(self, prompt: Prompt) -> Receipt:
         """Carry *prompt* to the agent as its `when` says; the receipt tells how far it came.
 
         Raises:
-            UsageError: if it is empty.
+            UsageError: if it is empty, or a peer's and too long.
             SessionBusyError: if the agent is busy and *prompt* is not to disturb it.
-            RefusedError: if too many wait already, or the agent does not take it.
+            RefusedError: if too many wait already, too many came of peers of late, or the agent does not take it.
             TimedOutError: if the agent did not react; it is not known then whether it has the prompt.
         """
         if not prompt.text.strip():
             raise UsageError("a prompt needs text.")
+        prompt = self._mail.admit(prompt, self._pen.session.name or self._pen.session.id, time.time())
         if prompt.when == "refuse" and not self._is_free():
             state = self.state if self.state is not SessionState.IDLE else SessionState.WORKING
             raise SessionBusyError(self._pen.session.name or self._pen.session.id, state)
         if not self.is_ready or (prompt.when == "idle" and not self._is_free()):
             return self.queue(prompt)
-        if prompt.when == "now" and not self._steers and not self._is_free(queued=0):
+        if prompt.when == "now" and not self._steers and not self._is_open():
             return self.queue(prompt, NOT_STEERED)
         async with self._handing:
-            if prompt.when == "interrupt" and self.state is not SessionState.IDLE:
+            if prompt.when == "interrupt" and self._state is not SessionState.IDLE:
                 await self._interrupt()
             try:
                 return await self._hand_over(prompt)
@@ -131,6 +141,9 @@ class Prompts:
             self._begun()
             for receipt in self._in(R.STARTED):
                 self._step(receipt, R.FINISHED, "" if event.reason == "done" else event.error or event.reason)
+            for text in event.dropped:
+                if same := [receipt for receipt in self._in(*ON_THE_WAY) if receipt.text == _shown(text)]:
+                    self._step(same[0], R.LOST, DROPPED)
             taken = self._in(R.SUBMITTED)
             for receipt in taken:
                 if receipt.id in self._without_turn:
@@ -168,7 +181,7 @@ class Prompts:
         await self._give(Interrupt())
         try:
             async with asyncio.timeout(BEGIN_S):
-                while self.state in (SessionState.WORKING, SessionState.ASKING, SessionState.LIMITED):
+                while self._state in (SessionState.WORKING, SessionState.ASKING, SessionState.LIMITED):
                     self._changed.clear()
                     await self._changed.wait()
         except TimeoutError as error:
@@ -212,9 +225,19 @@ class Prompts:
                 self._expect()
         return now
 
+    @property
+    def _state(self) -> SessionState:
+        """The state as far as turns go: an agent whose turn has ended at its limit is idle, and can be prompted."""
+        is_at_rest = self._pen.session.mode is not Mode.TMUX and not self._pen.session.in_turn
+        return SessionState.IDLE if self.state is SessionState.LIMITED and is_at_rest else self.state
+
     def _is_free(self, queued: int | None = None) -> bool:
         waits = self._pen.session.queue if queued is None else queued
-        return self.state is SessionState.IDLE and not waits and self._expecting is None and not self._handing.locked()
+        return not waits and self.state is SessionState.IDLE and self._is_open()
+
+    def _is_open(self) -> bool:
+        """No turn runs, and none is about to begin."""
+        return self._state is SessionState.IDLE and self._expecting is None and not self._handing.locked()
 
     def _expect(self) -> None:
         self._expecting = asyncio.get_running_loop().call_later(BEGIN_S, self._expected)

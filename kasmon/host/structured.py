@@ -6,28 +6,33 @@ import logging
 import os
 import time
 from collections.abc import AsyncGenerator
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from kasmon.backends.base import Agent, Backend, Chunk
+from kasmon.backends.base import Agent, Backend, Chunk, Learned, Sandboxed
 from kasmon.boot import boot
-from kasmon.errors import KasmonError, RefusedError, SessionEndedError, TimedOutError
+from kasmon.errors import KasmonError, RefusedError, SessionEndedError, TimedOutError, UnableError
 from kasmon.host.alive import started_at
 from kasmon.host.asks import Asks
 from kasmon.host.live import Live
 from kasmon.host.pen import Pen
 from kasmon.host.policy import Policy
 from kasmon.host.prompts import Prompts
-from kasmon.model.command import Answer, Launch, Prompt, Stop, Used, Wish
+from kasmon.model.command import Answer, Launch, Mode, Prompt, Stop, Used, Wish
 from kasmon.model.event import Event, NoticeRaised, RequestOpened, SessionEnded, SessionStarted
+from kasmon.model.housing import must_be_on_disk
 from kasmon.model.permission import Decision, Request
 from kasmon.model.rule import Effect, Rule
+
+if TYPE_CHECKING:
+    from kasmon.host.inmate import Inmate
 
 NET_S: Final = 2.0
 """How much longer than it may an agent's introduction is waited for: its backend knows better why it did not come."""
 CLOSING_S: Final = 12.0
 """How long ending an agent may take: what its backend promises, and a little."""
+WRITTEN_S: Final = 2.0
 GONE: Final = "the agent ended"
 NOT_KNOWN = "It is not known whether it will."
 
@@ -45,6 +50,7 @@ class Structured:
         self.asks = Asks(pen, self.policy)
         self.live = Live(launch.session, pen.book.hiding)
         self.prompts = Prompts(pen, self.tell, steers=backend.abilities.steers)
+        self.inmate = _inmate(pen, launch)
         self._pen = pen
         self._launch = launch
         self._backend = backend
@@ -56,15 +62,22 @@ class Structured:
         self._answering: set[asyncio.Task[None]] = set()
         """Answers by rule on their way to the agent."""
         self._in_a_hurry = asyncio.Event()
+        self._settled = asyncio.Event()
+        """There is an agent, or there will be none."""
         self._told_why = ""
         """Why it was told to end; empty while nobody told it."""
 
     async def live_through(self) -> None:
         """Open the agent and stay with it until it has ended, and that is noted."""
-        agent = await self._open()
-        if agent is None:
-            return
-        self._agent, self.opened = agent, True
+        try:
+            agent = await self._open()
+            if agent is None:
+                return
+            self._agent, self.opened = agent, True
+            if self.inmate is not None:
+                self._pen.book.learn(self.inmate.secrets)
+        finally:
+            self._settled.set()
         self._hearing = asyncio.create_task(self._hear(agent))
         await asyncio.wait([self._hearing])
         if not self.has_ended:
@@ -72,6 +85,8 @@ class Structured:
         if self._ending is not None:
             await self._ending
         await self._close(agent)
+        if self.inmate is not None:
+            await self.inmate.aclose(is_over=True)
 
     async def heard(self, event: Event) -> None:
         """Note *event*, with what the host knows better than the agent, and act on it."""
@@ -89,7 +104,7 @@ class Structured:
                 return
             if isinstance(known, SessionEnded):
                 self.asks.void(GONE, known.at)
-            self._pen.note(known)
+            self._pen.note(known, durable=must_be_on_disk(known))
         except (ValueError, TypeError, RecursionError) as error:
             self.notice(f"A fact of the agent could not be written down ({type(event).__name__}): {error}", error)
             return
@@ -97,6 +112,8 @@ class Structured:
             self.prompts.is_ready = isinstance(known, SessionStarted)
             self.has_ended = isinstance(known, SessionEnded)
         self.asks.forget_closed()
+        if isinstance(known, SessionStarted) and self.inmate is not None and known.pid is not None:
+            self.inmate.begin(known.pid)
         self.live.heard(known)
         self.prompts.heard(known)
         if isinstance(known, RequestOpened) and (rule := self.policy.decides(known.request)) is not None:
@@ -112,15 +129,12 @@ class Structured:
             TimedOutError: if it did not react in time; nothing is known then.
             KasmonError: if its backend failed.
         """
-        if self.has_ended:
-            raise SessionEndedError(self._launch.session)
-        if self._agent is None:
-            raise RefusedError(f"session {self._launch.session!r} is still starting.", hint="Try again in a moment.")
+        agent = self._running()
         if isinstance(wish, Prompt):
             wish = msgspec.structs.replace(wish, when="now")
         try:
             async with asyncio.timeout(self._call_s):
-                await self._agent.send(wish)
+                await agent.send(wish)
         except TimeoutError as error:
             raise TimedOutError(f"the agent did not take it within {self._call_s:g} s.", hint=NOT_KNOWN) from error
         except KasmonError:
@@ -128,6 +142,19 @@ class Structured:
         except Exception as error:  # a backend's mistake must not take the host down; the notice records it
             self.notice(f"The agent's backend failed: {error!r}", error)
             raise KasmonError(f"the agent could not be told: {error!r}.", hint=NOT_KNOWN) from error
+
+    async def sandboxed(self) -> Sandboxed:
+        """The agent, where it runs code in a sandbox of its own; waits until it is there.
+
+        Raises:
+            SessionEndedError: if it has ended.
+            UnableError: if it is another kind of agent.
+        """
+        await self._settled.wait()
+        agent = self._running()
+        if not isinstance(agent, Sandboxed):
+            raise UnableError(f"session {self._launch.session!r} is no sandbox of interpreters.")
+        return agent
 
     def end(self, why: str, grace_s: float) -> None:
         """Ask the agent to finish, and end it after *grace_s* seconds. Asking again can only shorten that."""
@@ -146,6 +173,13 @@ class Structured:
         """Note what went wrong, for people; *error* goes to the host's own log."""
         log.warning("%s", text, exc_info=error)
         self._pen.note(NoticeRaised(at=time.time(), text=text, level="error"))
+
+    def _running(self) -> Agent:
+        if self.has_ended:
+            raise SessionEndedError(self._launch.session)
+        if self._agent is None:
+            raise RefusedError(f"session {self._launch.session!r} is still starting.", hint="Try again in a moment.")
+        return self._agent
 
     async def _refresh_rules(self) -> None:
         before = self.policy.trouble
@@ -212,10 +246,15 @@ class Structured:
                 if isinstance(event, Chunk):
                     self.live.write(event)
                     continue
+                if isinstance(event, Learned):
+                    self._pen.book.learn(event.secrets)
+                    continue
                 await self._pen.room()
                 await self.heard(event)
                 if self.has_ended:
                     break
+                while must_be_on_disk(event) and not await self._pen.written(WRITTEN_S):
+                    pass  # its agent does nothing before it is, and gives up by itself
         except Exception as error:  # noqa: BLE001 - likewise
             why = f"its backend failed: {error!r}"
             self.notice(f"The agent's backend failed: {error!r}", error)
@@ -266,3 +305,12 @@ class Structured:
             pid_started=born,
             pid_boot=await asyncio.to_thread(boot),
         )
+
+
+def _inmate(pen: Pen, launch: Launch) -> "Inmate | None":
+    """The host's part in the sandbox of an agent inside; None where it is not in one."""
+    if launch.sandbox is None or launch.mode is not Mode.SDK:
+        return None
+    from kasmon.host.inmate import Inmate  # only where there is a sandbox
+
+    return Inmate(pen.book.places, launch, pen)

@@ -12,7 +12,7 @@ import resource
 import signal
 import sys
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 from typing import Final
 
 from kasmon import __version__
@@ -57,7 +57,7 @@ from kasmon.host.wire import (
     Watch,
     Welcome,
 )
-from kasmon.model.command import Launch, Mode
+from kasmon.model.command import Launch, Mode, SandboxWish
 from kasmon.model.event import LineLost, SessionEnded
 from kasmon.model.permission import SessionId
 from kasmon.model.state import SessionState
@@ -269,6 +269,9 @@ class Terminals:
         tenant = await self._found(frame.session)
         match frame:
             case Do(wish=wish):
+                if isinstance(wish, SandboxWish):
+                    await tenant.move(wish)
+                    return Done(n=frame.n)
                 return Done(n=frame.n, receipt=await tenant.do(wish, connection))
             case Start(variables=variables):
                 await tenant.start(decoded(variables))
@@ -319,7 +322,7 @@ class Terminals:
             tenant.leave(connection)
 
 
-def main(argv: Sequence[str] = ()) -> int:
+def main() -> int:
     """Be the shared tmux host until told to end; 0 at once if there is one already."""
     os.umask(0o077)
     own_log.keep()
@@ -354,4 +357,4 @@ def _widen() -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(main())

@@ -9,8 +9,9 @@ from typing import Any, Literal, TypeAlias
 import msgspec
 
 from kasmon.model.candidate import Candidate
-from kasmon.model.command import Receipt, Requeue, Wish
+from kasmon.model.command import Receipt, Requeue, SandboxWish, Wish
 from kasmon.model.permission import SessionId
+from kasmon.model.sandbox import Ran
 
 VERSION = 1
 ANSWER_S = 10.0
@@ -34,10 +35,14 @@ class Hello(Numbered, frozen=True, kw_only=True, tag="hello"):
 
 
 class Do(Numbered, frozen=True, kw_only=True, tag="do"):
-    """Carry this wish to the session's agent; answered by `Done` (with a receipt for a prompt) or `Failed`."""
+    """Carry this wish to the session's agent; answered by `Done` or `Failed`.
+
+    A prompt's answer has a receipt, a run's what came of it, a checkpoint's its id. What a run prints is pushed to
+    whoever asked for it.
+    """
 
     session: SessionId
-    wish: Wish | Requeue
+    wish: Wish | Requeue | SandboxWish
     edited: bytes = b""
     """On the wire only: the changed input of an answer, as JSON. MessagePack has no number of more than 64 bits."""
 
@@ -95,6 +100,8 @@ class Look(Numbered, frozen=True, kw_only=True, tag="look"):
     """Answered by `PaneSeen`."""
 
     session: SessionId
+    attaching: bool = False
+    """Somebody is going to sit down at it: an agent that sleeps in its sandbox is woken."""
 
 
 class Watch(Frame, frozen=True, kw_only=True, tag="watch"):
@@ -158,6 +165,10 @@ class Welcome(Numbered, frozen=True, kw_only=True, tag="welcome"):
 
 class Done(Numbered, frozen=True, kw_only=True, tag="done"):
     receipt: Receipt | None = None
+    ran: Ran | None = None
+    """What came of a run."""
+    told: str = ""
+    """The id of a checkpoint; for what else was wished of a sandbox, what was lost by that."""
 
 
 class Failed(Numbered, frozen=True, kw_only=True, tag="failed"):
@@ -253,6 +264,17 @@ class Written(Frame, frozen=True, kw_only=True, tag="written"):
     thinking: bool = False
 
 
+class Printed(Frame, frozen=True, kw_only=True, tag="printed"):
+    """What a run wrote since the last such push, to whoever asked for it."""
+
+    run: str
+    """The run's id, as its wish has it."""
+    stdout: str = ""
+    stderr: str = ""
+    skipped: int = 0
+    """So many characters before this were not shown: the client was behind. What came of the run has them."""
+
+
 class Gone(Frame, frozen=True, kw_only=True, tag="gone"):
     """There is nothing to watch any more."""
 
@@ -279,6 +301,8 @@ FromClient: TypeAlias = (
     | Scroll
     | Quit
 )
-FromHost: TypeAlias = Welcome | Done | Failed | Text | ForeignPanes | PaneSeen | Rows | Clipped | Written | Gone
+FromHost: TypeAlias = (
+    Welcome | Done | Failed | Text | ForeignPanes | PaneSeen | Rows | Clipped | Written | Printed | Gone
+)
 FromTerminal: TypeAlias = Rows | Clipped | Gone
 """What a host tells of terminals unasked."""

@@ -9,10 +9,12 @@ from typing import Final, assert_never
 import msgspec
 
 from kasmon.clean import Clean, clean_block, clean_line
-from kasmon.model import asked, folding, markdown, tool
+from kasmon.model import asked, folding, markdown, ran, sandboxed, tool
 from kasmon.model.command import ReceiptState
 from kasmon.model.drawing import INDENT, UNDER, Look
 from kasmon.model.event import (
+    Checkpointed,
+    ConfinementSeen,
     ContextSaid,
     Event,
     ForeignSeen,
@@ -30,6 +32,8 @@ from kasmon.model.event import (
     RequestOpened,
     RequestSetAside,
     RequestWithdrawn,
+    SandboxMeasured,
+    SandboxMoved,
     SessionCreated,
     SessionEnded,
     SessionForgotten,
@@ -89,6 +93,8 @@ def _drawn(block: Block, look: Look) -> list[Line]:
             return [BLANK, *rows, *tool.cut_off(said.blob, look)]
         case ThoughtSaid() as thought:
             return [BLANK, *folding.drawn(thought.text, "✻", Token.THOUGHT, look)]
+        case ToolStarted() as run if ran.code_of(run):
+            return ran.call(run, block.then, look)
         case ToolStarted() | ToolFinished():
             return tool.call(block.event, block.then, look)
         case PlanUpdated() as plan:
@@ -135,6 +141,8 @@ def _drawn(block: Block, look: Look) -> list[Line]:
             reason = f" · {clean_line(moved.receipt.reason)}" if moved.receipt.reason else ""
             prompt = f"! prompt {moved.receipt.state}: {clean_line(moved.receipt.text)}{reason}"
             return _row([(prompt, Token.WARNING)], look)
+        case SandboxMoved() | ConfinementSeen() | Checkpointed() as lived:
+            return sandboxed.drawn(lived, look)
         case Unknown():
             return _row([("· something that this version of kasmon cannot read", Token.FAINT)], look)
         case (
@@ -145,6 +153,7 @@ def _drawn(block: Block, look: Look) -> list[Line]:
             | SignalSeen()
             | ReceiptMoved()
             | QueueOrdered()
+            | SandboxMeasured()
         ):
             return []
         case other:
@@ -172,7 +181,7 @@ def folds(block: Block) -> bool:
     if isinstance(block.event, ThoughtSaid | TurnStarted):
         return folding.folds(block.event.text if isinstance(block.event, ThoughtSaid) else block.event.prompt)
     ended = tool.ending(block.event, block.then)
-    return ended is not None and tool.folds(ended)
+    return (ended is not None and tool.folds(ended)) or ran.folds(block.event)
 
 
 def _prompt(turn: TurnStarted, look: Look) -> list[Line]:

@@ -6,6 +6,7 @@ from typing import Any, Literal, NewType, TypeAlias
 import msgspec
 
 from kasmon.model.permission import Decision, RequestId, SessionId
+from kasmon.model.sandbox import Interpreter, Tier
 
 ReceiptId = NewType("ReceiptId", str)
 When = Literal["idle", "now", "interrupt", "refuse"]
@@ -32,6 +33,9 @@ class Prompt(Command, frozen=True, kw_only=True, tag="prompt"):
     text: str
     when: When = "now"
     by: Sender = "user"
+    anyway: bool = False
+    """In a terminal: typed also where nobody sees the box that takes it; its receipt then says so.
+    One that waits loses this."""
 
 
 class Answer(Command, frozen=True, kw_only=True, tag="answer"):
@@ -52,6 +56,9 @@ class Answer(Command, frozen=True, kw_only=True, tag="answer"):
 
 class Interrupt(Command, frozen=True, kw_only=True, tag="interrupt"):
     """End the running turn; whatever it asks is withdrawn."""
+
+    interpreter: Interpreter | None = None
+    """Of a sandbox's session: interrupt what runs in this one only."""
 
 
 class Stop(Command, frozen=True, kw_only=True, tag="stop"):
@@ -81,8 +88,61 @@ class Requeue(Command, frozen=True, kw_only=True, tag="requeue"):
     """Take it back."""
 
 
+class Run(Command, frozen=True, kw_only=True, tag="run"):
+    """Run this code in an interpreter of the session's sandbox; whoever asked gets what came of it."""
+
+    interpreter: Interpreter
+    code: str
+    id: str = ""
+    """Chosen by whoever asks: of two with the same one only the first runs, and both get what came of it."""
+    timeout_s: float | None = None
+    """None is what the sandbox's size allows."""
+    cap: int | None = None
+    """The most bytes of output that come back; None is the sandbox's own."""
+
+
+class Sleep(Command, frozen=True, kw_only=True, tag="sleep"):
+    """Put the session's sandbox to sleep, once its turn is over."""
+
+    to_disk: bool = False
+    """Its processes end and their memory is kept on disk, where its tier can."""
+
+
+class Wake(Command, frozen=True, kw_only=True, tag="wake"):
+    """Let the session's sandbox go on, healed."""
+
+
+class Checkpoint(Command, frozen=True, kw_only=True, tag="checkpoint"):
+    """Keep what can be kept of the session's sandbox as it is now."""
+
+
+class Restore(Command, frozen=True, kw_only=True, tag="restore"):
+    """Put the session's sandbox back to a checkpoint: files, and of its interpreters what was kept."""
+
+    checkpoint: str
+
+
+class Fork(Command, frozen=True, kw_only=True, tag="fork"):
+    """Copy a checkpoint's files and what was kept of its interpreters into a folder for another session."""
+
+    checkpoint: str = ""
+    """Empty is a new one, of now."""
+    folder: str
+    """An empty folder of this machine, for the files."""
+    memory: str = ""
+    """A file of this machine, for what was kept of the interpreters; empty: for nothing."""
+
+
+class Allow(Command, frozen=True, kw_only=True, tag="allow"):
+    """Let the session's sandbox reach these hosts too."""
+
+    hosts: tuple[str, ...]
+
+
 Wish: TypeAlias = Prompt | Answer | Interrupt | Stop | Configure
 """What an agent is told."""
+SandboxWish: TypeAlias = Run | Sleep | Wake | Checkpoint | Restore | Fork | Allow
+"""What an agent is told whose session is a sandbox's."""
 
 
 class ReceiptState(StrEnum):
@@ -160,6 +220,8 @@ class Launch(msgspec.Struct, frozen=True, kw_only=True):
     """Why the mode that was asked for is not the mode it runs in."""
     bypassing: bool = False
     """The agent was told to skip permissions; marked in its row."""
+    sandbox: Tier | None = None
+    """What confines it; None is nothing. How is in the session's `sandbox.json`."""
     window: str = ""
     """tmux: what its window is called; empty is the session's name."""
     machine: str = ""

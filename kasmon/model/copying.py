@@ -3,7 +3,7 @@
 import msgspec
 
 from kasmon.clean import Clean, clean_block
-from kasmon.model import markdown, tool
+from kasmon.model import markdown, ran, tool
 from kasmon.model.block import Block
 from kasmon.model.event import MessageSaid, RequestOpened, ThoughtSaid, ToolFinished, ToolStarted, TurnStarted
 from kasmon.model.transcript import Transcript
@@ -30,6 +30,8 @@ def piece(block: Block, code: int = 0) -> Piece | None:
             return Piece("prompt", clean_block(turn.prompt))
         case RequestOpened() as opened:
             return Piece("request", clean_block(opened.request.shown or opened.request.title))
+        case ToolStarted() as run if code and ran.code_of(run):
+            return Piece("code", clean_block(ran.code_of(run)))
         case ToolStarted() | ToolFinished() as event:
             ended = tool.ending(event, block.then)
             if ended is not None and ended.diff:

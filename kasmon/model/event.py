@@ -11,6 +11,7 @@ import msgspec
 
 from kasmon.model.command import Launch, Mode, Receipt, ReceiptId
 from kasmon.model.permission import AskKind, Decision, Request, RequestId, SessionId
+from kasmon.model.sandbox import Phase, Runtime, Tier
 
 SCHEMA = 1
 EVENT_BYTES = 256 * 1024
@@ -70,6 +71,8 @@ class SessionStarted(Fact, frozen=True, kw_only=True, tag="session.started"):
 
 
 class TurnStarted(Fact, frozen=True, kw_only=True, tag="turn.started"):
+    """A turn begins, or the one that runs has taken in another prompt."""
+
     prompt: str = ""
     by: Literal["user", "wave", "peer", "agent"] = "user"
 
@@ -109,6 +112,8 @@ class ToolFinished(Fact, frozen=True, kw_only=True, tag="tool.finished"):
     """A unified diff, where the tool changed a file."""
     blob: str = ""
     """The SHA-256 of the whole output when `output` is only its beginning."""
+    exit_code: int | None = None
+    """What the program or the code ended with, where it has such a thing."""
 
 
 class PlanItem(msgspec.Struct, frozen=True, kw_only=True):
@@ -203,6 +208,8 @@ class LimitLifted(Fact, frozen=True, kw_only=True, tag="limit.lifted"):
 class TurnEnded(Fact, frozen=True, kw_only=True, tag="turn.ended"):
     reason: Literal["done", "interrupted", "limit", "error"] = "done"
     error: str = ""
+    dropped: tuple[str, ...] = ()
+    """How the prompts begin that were said into it, and that the agent let go of without having taken them in."""
 
 
 class SessionEnded(Fact, frozen=True, kw_only=True, tag="session.ended"):
@@ -283,6 +290,78 @@ class QueueOrdered(Fact, frozen=True, kw_only=True, tag="queue.ordered"):
     """All that waited, the next one first."""
 
 
+class SandboxMoved(Fact, frozen=True, kw_only=True, tag="sandbox.moved"):
+    """The session's sandbox goes into another phase: the intent first, then what came of it."""
+
+    phase: Phase
+    step: Literal["intended", "confirmed"] = "confirmed"
+    tier: Tier = "jail"
+    runtime: Runtime | None = None
+    """Where it lives from now on; None: where it lived before."""
+    generation: int = 1
+    """The how manieth sandbox of this session it is."""
+    turn: int = 0
+    """How many turns the session had had then."""
+    standby_at: float | None = None
+    """When it goes to sleep if nobody uses it, in seconds since the epoch; None: it does not."""
+    expires_at: float | None = None
+    """When it is paused or ends if nobody uses it, or whatever happens; the earlier of the two."""
+    held: bool = False
+    """With the phases of sleep: its processes hold their memory, or are to."""
+    snapshot: str = ""
+    """The file that its memory sleeps in."""
+    counters: dict[str, int] = {}
+    """How many runs each interpreter had had, where somebody asked it."""
+    lost: str = ""
+    """What was lost by this, as one sentence."""
+    why: str = ""
+
+
+class ConfinementSeen(Fact, frozen=True, kw_only=True, tag="sandbox.confinement"):
+    """A probe inside was compared with what the sandbox's policy wants."""
+
+    tier: Tier = "jail"
+    ok: bool = False
+    mismatches: tuple[str, ...] = ()
+    """What is not as it should be, each a few words."""
+    runtime: Runtime | None = None
+    """Of an agent inside: where its sandbox lives."""
+    pid: int | None = None
+    """Of an agent inside: its own process, by this machine's numbering."""
+    pid_started: float | None = None
+    """When that started, as in `SessionStarted`."""
+
+
+class SandboxMeasured(Fact, frozen=True, kw_only=True, tag="sandbox.measured"):
+    """What the sandbox uses, and may use at most; 0 allowed where nothing holds it."""
+
+    memory_bytes: int = 0
+    memory_allowed: int = 0
+    disk_bytes: int = 0
+    disk_allowed: int = 0
+    processes: int = 0
+    processes_allowed: int = 0
+
+
+class Checkpointed(Fact, frozen=True, kw_only=True, tag="sandbox.checkpointed"):
+    """What can be kept of the sandbox is kept: its files, and of its interpreters what can be told by name."""
+
+    checkpoint: str
+    """Its id within the session."""
+    turn: int = 0
+    """Before or after which turn of the session it was."""
+    when: Literal["before", "after", "asked"] = "after"
+    commit: str = ""
+    """The SHA of the files in kasmon's own history of them."""
+    size_bytes: int = 0
+    kept: tuple[str, ...] = ()
+    """What was kept of the interpreters: `python x`."""
+    lost: tuple[str, ...] = ()
+    """What could not be, and what it is: `python g (generator)`."""
+    what: str = ""
+    """One line: what the turn ran."""
+
+
 class Unknown(Fact, frozen=True, kw_only=True, tag="unknown"):
     """A line that this version cannot read; kept as it is."""
 
@@ -320,6 +399,10 @@ Event: TypeAlias = (
     | ContextSaid
     | ReceiptMoved
     | QueueOrdered
+    | SandboxMoved
+    | ConfinementSeen
+    | SandboxMeasured
+    | Checkpointed
     | Unknown
 )
 

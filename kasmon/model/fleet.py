@@ -48,6 +48,18 @@ class Fleet(msgspec.Struct, frozen=True, kw_only=True):
         return next((s for s in self.sessions if s.id == session), None)
 
 
+def peers_of(fleet: Fleet, session: Session) -> tuple[Session, ...]:
+    """The other sessions of *session*'s wave, by task; none where it has no wave."""
+    if session.wave is None:
+        return ()
+    beside = (
+        other
+        for other in fleet.sessions
+        if (other.wave, other.plan) == (session.wave, session.plan) and other.id != session.id
+    )
+    return tuple(sorted(beside, key=lambda peer: (peer.task or 0, peer.name)))
+
+
 def by_attention(sessions: Iterable[Session]) -> tuple[Session, ...]:
     """*sessions*, those that need a person first, the longest waiting foremost; child rows follow their parent."""
     ordered = sorted(sessions, key=lambda s: (s.attention, s.since, s.name))

@@ -11,7 +11,7 @@ from typing import Final, NewType
 import msgspec
 
 from kasmon.clean import clean_block
-from kasmon.model import tool
+from kasmon.model import ran, tool
 from kasmon.model.block import Block
 from kasmon.model.event import Event, PlanUpdated, ReceiptMoved, RequestOpened, ToolStarted, TurnEnded
 from kasmon.model.rows import Lines, Place
@@ -151,7 +151,7 @@ def _words(event: Event) -> str:
         return "\n".join(item.text for item in event.items)
     if isinstance(event, ReceiptMoved):
         return f"{event.receipt.text}\n{event.receipt.reason}"
-    title = tool.title(event) if isinstance(event, ToolStarted) else ""
+    title = ran.code_of(event) or tool.title(event) if isinstance(event, ToolStarted) else ""
     said = "\n".join(
         [title, *(value for field in _fields(type(event)) if isinstance(value := getattr(event, field), str))]
     )

@@ -7,6 +7,7 @@ How a state comes about:
 | any | SessionEnded -> ended; LineLost -> lost until LineFound or the next SessionStarted |
 | with a protocol | by `NEXT`; asking while a request is open, limited until the limit is lifted |
 | in a terminal | by `evidence.judge` over the last word of each source |
+| interpreters in a sandbox | as with a protocol, and by the phase of their sandbox (`housing.state_of`) |
 
 Facts are folded, never refused: a fact that fits no row changes nothing.
 """
@@ -18,6 +19,8 @@ import msgspec
 
 from kasmon.model.command import Launch, Mode, Receipt, ReceiptId, ReceiptState
 from kasmon.model.event import (
+    Checkpointed,
+    ConfinementSeen,
     ContextSaid,
     Event,
     Fact,
@@ -36,6 +39,8 @@ from kasmon.model.event import (
     RequestOpened,
     RequestSetAside,
     RequestWithdrawn,
+    SandboxMeasured,
+    SandboxMoved,
     SessionCreated,
     SessionEnded,
     SessionForgotten,
@@ -53,7 +58,9 @@ from kasmon.model.event import (
     UsageReported,
 )
 from kasmon.model.evidence import Signal, heard, judge
+from kasmon.model.housing import Housing, housed, state_of
 from kasmon.model.permission import AskKind, Closed, Request, RequestId, SessionId
+from kasmon.model.sandbox import Phase
 from kasmon.model.state import ALIVE, ATTENTION, SessionState
 from kasmon.model.stuck import Progress, progressed
 
@@ -127,6 +134,8 @@ class Session(msgspec.Struct, frozen=True, kw_only=True):
     sandbox: str | None = None
     phase: str | None = None
     expires_at: float | None = None
+    housing: Housing | None = None
+    """Its sandbox; None where it has none, or nobody knows of it yet."""
     created_at: float = 0.0
 
     state: SessionState = S.STARTING
@@ -245,6 +254,7 @@ def created(launch: Launch, at: float, machine: str = "") -> Session:
         wave=launch.wave,
         peers=launch.peers,
         plan=launch.plan,
+        sandbox=launch.sandbox,
         created_at=at,
         since=at,
         source="fleet",
@@ -256,6 +266,12 @@ def apply(session: Session, event: Event) -> Session:
     noted = _noted(session, event)
     if (progress := progressed(session.progress, event)) is not session.progress:
         noted = msgspec.structs.replace(noted, progress=progress)
+    if (housing := housed(session.housing, event)) is not session.housing:
+        noted = _rehoused(noted, housing)
+        if isinstance(event, ConfinementSeen) and event.pid is not None:
+            noted = msgspec.structs.replace(noted, pid=event.pid, pid_started=event.pid_started)
+        if isinstance(event, SandboxMoved) and noted.mode is Mode.INTERPRETER:
+            noted = _outlived(session, noted, event)
     return _settled(session, _restated(session, noted, event), event)
 
 
@@ -369,6 +385,10 @@ def _noted(session: Session, event: Event) -> Session:
             | PlanUpdated()
             | ForeignSeen()
             | LimitLifted()
+            | SandboxMoved()
+            | ConfinementSeen()
+            | SandboxMeasured()
+            | Checkpointed()
             | Unknown()
         ):
             return session
@@ -383,12 +403,16 @@ def _restated(before: Session, noted: Session, event: Event) -> Session:
         if before.state is S.ENDED:
             return noted
         state, source, why, asking = S.LOST, "host", None, None
+    elif isinstance(event, SandboxMoved) and noted.mode is not Mode.INTERPRETER:
+        return _dozed(before, noted, event)
+    elif isinstance(event, SignalSeen) and before.state is S.STANDBY:
+        return noted  # it stands still, whatever its screen says
     elif isinstance(event, SessionStarted | SignalSeen | LineFound) and noted.mode is Mode.TMUX:
         if before.state in _UNMOVED.get(type(event), ()) and before.source != "process":
             return noted
         return judged(noted, event.at, since=event.at if isinstance(event, SessionStarted) else None)
     elif noted.mode is not Mode.TMUX:
-        state = _next(before, noted, event)
+        state = _phased(before, noted, event) or _next(before, noted, event)
         source = "protocol" if state is not before.state or isinstance(event, SessionStarted) else before.source
         why = (before.unsure_why or LINE_WAS_LOST) if state is S.UNSURE else None
         asking = noted.asks[0].kind if state is S.ASKING else None
@@ -403,6 +427,20 @@ def _restated(before: Session, noted: Session, event: Event) -> Session:
         in_turn=noted.in_turn and state is not S.ENDED,
         limited_until=noted.limited_until if state is S.LIMITED else None,
     )
+
+
+def _dozed(before: Session, noted: Session, event: SandboxMoved) -> Session:
+    """*noted*, an agent whose sandbox was put to sleep, or goes on."""
+    if before.state in (S.ENDED, S.LOST) or event.step == "intended" or noted.housing is None:
+        return noted
+    if noted.housing.is_asleep:
+        since = before.since if before.state is S.STANDBY else event.at
+        return msgspec.structs.replace(noted, state=S.STANDBY, source="sandbox", since=since, recheck_at=None)
+    if before.state is not S.STANDBY:
+        return noted
+    if noted.mode is Mode.TMUX:
+        return judged(noted, event.at)
+    return msgspec.structs.replace(noted, state=S.IDLE, source="protocol", since=event.at)
 
 
 def judged(session: Session, now: float, *, since: float | None = None) -> Session:
@@ -443,6 +481,50 @@ def _next(before: Session, noted: Session, event: Event) -> SessionState:
     if state is S.ASKING or (state is S.WORKING and isinstance(event, LimitLifted)):
         return S.WORKING if noted.in_turn else S.IDLE if noted.generation else S.STARTING
     return state
+
+
+def _rehoused(session: Session, housing: Housing | None) -> Session:
+    """*session* in the sandbox as it is now; an interpreter session's process is its sandbox's."""
+    if housing is None:
+        return session
+    session = msgspec.structs.replace(
+        session,
+        housing=housing,
+        sandbox=housing.tier,
+        phase=housing.phase.value,
+        expires_at=housing.expires_at,
+    )
+    if session.mode is not Mode.INTERPRETER:
+        return session
+    runtime = housing.runtime
+    if runtime is None or (housing.is_asleep and not housing.held):
+        return msgspec.structs.replace(session, pid=None, pid_started=None, pid_boot="")
+    return msgspec.structs.replace(
+        session, pid=runtime.pid or None, pid_started=runtime.started or None, pid_boot=runtime.boot
+    )
+
+
+def _outlived(before: Session, noted: Session, event: SandboxMoved) -> Session:
+    """*noted* with why its sandbox is gone, where *event* says that it is; how its session ended follows."""
+    if event.phase is not Phase.EXPIRED or event.step == "intended" or before.state is S.ENDED:
+        return noted
+    was_made = before.housing is not None and before.housing.phase is not Phase.CREATING
+    return msgspec.structs.replace(
+        noted, end_why=event.why, exit_code=0 if was_made else None, stopped=event.why == "stopped"
+    )
+
+
+def _phased(before: Session, noted: Session, event: Event) -> SessionState | None:
+    """The state that the phase of its sandbox gives an interpreter session; None where that says nothing."""
+    if noted.mode is not Mode.INTERPRETER or noted.housing is None:
+        return None
+    if isinstance(event, SessionStarted):
+        return state_of(noted.housing, in_turn=False)
+    if not isinstance(event, SandboxMoved):
+        return None
+    if before.state is S.ENDED and event.phase is not Phase.CREATING:
+        return S.ENDED
+    return state_of(noted.housing, in_turn=noted.in_turn)
 
 
 def _carried_on(session: Session, event: LineFound) -> Session:

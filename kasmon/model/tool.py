@@ -38,7 +38,7 @@ def call(event: ToolStarted | ToolFinished, then: Sequence[Event], look: Look) -
     head = [(name, Token.TOOL), *([(" ", Token.SUBJECT), *beginning] if subject else []), *more, sign]
     rows = [BLANK, *fitted(head, look.width, (("● ", sign[1]),), INDENT)]
     if finished is not None:
-        rows += _result(finished, look)
+        rows += result(finished, look)
     return rows
 
 
@@ -66,7 +66,8 @@ def cut_off(blob: str, look: Look) -> list[Line]:
     return fitted([(told, Token.FAINT)], look.width, UNDER, UNDER) if blob else []
 
 
-def _result(finished: ToolFinished, look: Look) -> list[Line]:
+def result(finished: ToolFinished, look: Look) -> list[Line]:
+    """What came of the call, as rows."""
     rows: list[Line] = []
     if finished.diff:
         lines = clean_block(finished.diff).removesuffix("\n").split("\n")

@@ -12,7 +12,7 @@ from typing import Final
 import msgspec
 
 from kasmon.clean import Clean, clean_line
-from kasmon.model import tool
+from kasmon.model import ran, tool
 from kasmon.model.block import Block, folds, live
 from kasmon.model.command import ReceiptId, ReceiptState
 from kasmon.model.drawing import Look
@@ -91,7 +91,8 @@ class Transcript:
             case UsageReported():
                 self._count(event)
             case TurnStarted():
-                self._turn, self._usage = event, None
+                if self._turn is None:  # else the turn that runs takes in another prompt
+                    self._turn, self._usage = event, None
                 self.turns.append(len(self.blocks))
                 self._prompted(event.prompt if event.by == "user" else "")
                 self._append(Block(event))
@@ -112,6 +113,8 @@ class Transcript:
                 self._append(Block(event))
         if isinstance(event, MessageSaid | ThoughtSaid | TurnEnded | SessionStarted | SessionEnded):
             self._live = ("", False)
+        if isinstance(event, SessionStarted | SessionEnded):
+            self._turn = self._usage = None
         self.changes += 1
 
     def write(self, text: str, thinking: bool = False) -> None:
@@ -210,4 +213,7 @@ class Transcript:
 
     def written(self, width: int) -> list[Line]:
         """The rows of what `write` showed last."""
+        last = self.blocks[-1] if self.blocks else None
+        if last is not None and ran.code_of(last.event):  # what code prints is shown as it is, until it is a fact
+            return ran.printed(self._live[0], last.then, self.look(width))
         return live(*self._live, self.look(width))

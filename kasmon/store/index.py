@@ -34,6 +34,8 @@ FOLDED_BY: Final = (
     "model/stuck.py",
     "model/command.py",
     "model/permission.py",
+    "model/housing.py",
+    "model/sandbox.py",
 )
 """All that decides what a log adds up to."""
 

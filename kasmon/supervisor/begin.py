@@ -82,7 +82,7 @@ async def _start(places: Places, launch: Launch, facts: Facts, again: bool) -> N
         host = await link(places, launch.session, launch.mode, start=again)
         try:
             if launch.mode is Mode.TMUX:
-                passed = inherited(own_prefixes(launch.argv), os.environ)
+                passed = inherited(own_prefixes(launch.argv), os.environ) | _credentials(places, launch)
                 await host.ask(Start(n=0, session=launch.session, variables=encoded(passed)), START_S)
         finally:
             await host.aclose()
@@ -117,6 +117,16 @@ async def _hear(places: Places, launch: Launch, facts: Facts, unreachable: Kasmo
             )
         await asyncio.sleep(pause_s)
         pause_s = min(pause_s * 2, 0.2)
+
+
+def _credentials(places: Places, launch: Launch) -> dict[str, str]:
+    """The variables of ours that the credentials of its sandbox are taken from."""
+    if launch.sandbox is None:
+        return {}
+    from kasmon.sandbox.inmate import policy_of  # only where there is a sandbox
+
+    wanted = (credential.variable for credential in policy_of(places, launch.session).credentials)
+    return {name: os.environ[name] for name in wanted if name in os.environ}
 
 
 def _leave_ended(places: Places, launch: Launch, why: str) -> None:

@@ -20,6 +20,7 @@ from kasmon.host.hiding import Hiding
 from kasmon.model.command import Launch, Mode
 from kasmon.model.event import SessionCreated
 from kasmon.model.permission import SessionId
+from kasmon.model.sandbox import Policy
 from kasmon.model.state import ALIVE
 from kasmon.paths import Places, expanded, write_private
 from kasmon.supervisor.environment import own_variables
@@ -53,6 +54,10 @@ class NewSession(msgspec.Struct, frozen=True, kw_only=True):
     peers: int | None = None
     """The size of the wave, this session counted."""
     plan: str | None = None
+    sandbox: str | None = None
+    """What confines it: a tier, or empty for nothing; None is what the profile says."""
+    agrees: bool = False
+    """The person agrees to what its sandbox is handed; asked for once for what a profile says."""
     window: str = ""
     """tmux: what its window is called; empty is its name."""
     seed: int = 0
@@ -79,7 +84,7 @@ def prepare(
         UnavailableError: if the state folder takes no files.
     """
     name = proper(wanted.name)
-    resolved = resolve(config, wanted.agent, wanted.mode, wanted.argv, environment=variables)
+    resolved = resolve(config, wanted.agent, wanted.mode, wanted.argv, sandbox=wanted.sandbox, environment=variables)
     own = own_variables(resolved.environment, wanted.environment, variables)
     launch = Launch(
         session=SessionId(""),
@@ -100,6 +105,7 @@ def prepare(
         fallback=resolved.fallback,
         bypassing=resolved.bypassing,
         machine=resolved.machine,
+        sandbox=resolved.sandbox,
         window=wanted.window,
         seed=wanted.seed,
         speed=wanted.speed,
@@ -109,10 +115,11 @@ def prepare(
     if launch.mode is Mode.SDK:
         passed = inherited(own_prefixes((launch.backend,)) or own_prefixes(launch.argv), variables)
         trust.check(launch.backend, launch.argv, launch.workdir, passed | own)
+    policy = _policy(places, resolved, launch, agrees=wanted.agrees)
     try:
         places.make()
         launch = msgspec.structs.replace(launch, session=claim(places))
-        _furnish(places, launch, own, variables)
+        _furnish(places, launch, own, variables, policy)
     except OSError as error:
         raise UnavailableError(f"cannot write into {str(places.state)!r}: {error.strerror or error}.") from error
     return launch
@@ -129,9 +136,30 @@ def claim(places: Places) -> SessionId:
             return session
 
 
-def _furnish(places: Places, launch: Launch, own: Mapping[str, str], variables: Mapping[str, str]) -> None:
+def _policy(places: Places, resolved: Resolved, launch: Launch, *, agrees: bool) -> Policy | None:
+    """What its sandbox is; None where it has none.
+
+    Raises:
+        RefusedError: if it is handed something that nobody has agreed to.
+        KasmonError: why it cannot be made here.
+    """
+    if launch.sandbox is None:
+        return None
+    from kasmon.supervisor import confining  # only where there is a sandbox
+
+    policy = confining.policy_of(resolved)
+    confining.check_agreed(places, resolved, agrees=agrees)
+    return policy
+
+
+def _furnish(
+    places: Places, launch: Launch, own: Mapping[str, str], variables: Mapping[str, str], policy: Policy | None
+) -> None:
     """Fill the session's folder and tell the fleet; or leave no folder."""
     try:
+        if policy is not None:
+            policy = msgspec.structs.replace(policy, session=launch.session)
+            write_private(places.sandbox(launch.session), msgspec.json.encode(policy))
         write_private(places.environment(launch.session), encoded(own))
         write_private(places.launch(launch.session), msgspec.json.encode(launch))
         passed = inherited(own_prefixes(launch.argv), variables)

@@ -8,6 +8,9 @@
 | runs | there | any | as the facts say, judged at this moment |
 | runs, and nothing can be written down | there | any | unsure, unless it asks |
 | runs, structured | gone | any | lost |
+| sleeps on disk, in a sandbox | gone | any | as the facts say |
+| runs or sleeps, in a sandbox | gone | its sandbox is gone | lost |
+| runs or sleeps, in a sandbox | gone | its sandbox lives | unsure: whoever wants something of it finds it again |
 | runs, in tmux | gone | gone | lost |
 | runs, in tmux | gone | runs, or never known | unsure |
 """
@@ -24,6 +27,8 @@ START_S: Final = 15.0
 """How long a session may take from its creation to its host's lock, in seconds."""
 NEVER_STARTED: Final = "it was never started"
 FOLDER_GONE: Final = "its folder is gone"
+SANDBOX_ALIVE: Final = "host gone, sandbox alive"
+SANDBOX_GONE: Final = "its host is gone, and its sandbox with it"
 HOST_GONE: Final = "its host is gone, and its agent with it"
 AGENT_ALIVE: Final = "host gone, agent alive"
 AGENT_UNKNOWN: Final = "host gone, agent not known"
@@ -64,6 +69,8 @@ def derive(session: Session, seen: Seen, now: float) -> Session:
             return msgspec.structs.replace(session, host=host)
         return _lost(session, host, NEVER_STARTED, session.created_at)
     since = max(session.since, seen.heard_at)
+    if session.mode is Mode.INTERPRETER:
+        return _unhoused(session, seen, host, since)
     if session.mode is not Mode.TMUX or (session.pid is not None and not seen.agent_runs):
         return _lost(session, host, HOST_GONE, since)
     return msgspec.structs.replace(
@@ -74,6 +81,18 @@ def derive(session: Session, seen: Seen, now: float) -> Session:
         source="host",
         since=since,
         host=host,
+    )
+
+
+def _unhoused(session: Session, seen: Seen, host: HostSeen, since: float) -> Session:
+    """A session of interpreters whose host is gone."""
+    housing = session.housing
+    if housing is not None and housing.is_asleep and not housing.held:
+        return msgspec.structs.replace(session, host=host)
+    if not seen.agent_runs:
+        return _lost(session, host, SANDBOX_GONE, since)
+    return msgspec.structs.replace(
+        session, state=SessionState.UNSURE, unsure_why=SANDBOX_ALIVE, source="host", since=since, host=host
     )
 
 

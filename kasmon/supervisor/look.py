@@ -70,7 +70,8 @@ class Sight:
             return Seen(host, no_room=self.no_room)
         if session.generation == 0:
             return Seen(folder_gone=not lock.parent.is_dir())
-        agent_runs = session.mode is Mode.TMUX and is_running(session.pid, session.pid_started, session.pid_boot)
+        outlives = session.mode is not Mode.SDK
+        agent_runs = outlives and is_running(session.pid, session.pid_started, session.pid_boot)
         return Seen(None, agent_runs, self._heard_at(session))
 
     def _lock(self, session: SessionId) -> Path:

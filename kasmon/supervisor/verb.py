@@ -47,12 +47,12 @@ from kasmon.model.state import ALIVE, SessionState
 from kasmon.paths import Places, write_private
 from kasmon.store.rules import RuleBook
 from kasmon.supervisor.begin import begin, forget_prompt
-from kasmon.supervisor.conversation import resumed
 from kasmon.supervisor.create import NewSession, prepare
 from kasmon.supervisor.facts import Facts
 from kasmon.supervisor.names import announce, note, proper
 from kasmon.supervisor.orphan import end_orphan
 from kasmon.supervisor.read import read
+from kasmon.supervisor.resuming import resumed
 from kasmon.supervisor.wait import wait_for
 
 __all__ = [
@@ -89,8 +89,12 @@ async def create(places: Places, config: Config, wanted: NewSession) -> SessionI
     return launch.session
 
 
-async def send(places: Places, session: Session, text: str, when: When = "now", by: Sender = "user") -> Receipt:
+async def send(
+    places: Places, session: Session, text: str, when: When = "now", by: Sender = "user", *, anyway: bool = False
+) -> Receipt:
     """Give the agent *text* as one prompt, and return how far it came until now; the log tells how it goes on.
+
+    *anyway*: as `Prompt.anyway`.
 
     Raises:
         UsageError: if there is no text.
@@ -100,7 +104,7 @@ async def send(places: Places, session: Session, text: str, when: When = "now", 
     """
     if not text.strip():
         raise UsageError("there is no text to send.")
-    receipt = (await _do(places, session, Prompt(text=text, when=when, by=by))).receipt
+    receipt = (await _do(places, session, Prompt(text=text, when=when, by=by, anyway=anyway))).receipt
     if receipt is None:
         raise HostUnreachableError(session.name, "it did not say what became of the prompt")
     return receipt
@@ -257,11 +261,20 @@ async def forget(places: Places, session: Session) -> None:
     if session.mode is Mode.TMUX:
         with contextlib.suppress(UnavailableError, TimedOutError):  # then its pane is gone, or goes with its server
             await _tell_running_host(places, Forget(n=0, session=session.id))
+    if session.sandbox and session.mode is not Mode.INTERPRETER:
+        from kasmon.sandbox import inmate  # only where there was a sandbox
+
+        with contextlib.suppress(KasmonError):
+            await asyncio.to_thread(inmate.forget, places, session.id)
+    elif session.mode is Mode.INTERPRETER:
+        from kasmon.supervisor.housing import cleared  # likewise
+
+        await asyncio.to_thread(cleared, places, session.id)
     await asyncio.to_thread(_strike_off, places, session.id)
 
 
-async def pane(places: Places, session: Session) -> PaneSeen:
-    """What tmux says of the session's pane.
+async def pane(places: Places, session: Session, *, attaching: bool = False) -> PaneSeen:
+    """What tmux says of the session's pane. *attaching*: for somebody who is going to sit down at it.
 
     Raises:
         InteractiveOnlyError: if it has none.
@@ -270,7 +283,7 @@ async def pane(places: Places, session: Session) -> PaneSeen:
     if session.mode is not Mode.TMUX:
         raise InteractiveOnlyError(session.name)
     async with contextlib.aclosing(await link(places, session.id, session.mode)) as host:
-        seen = await host.ask(Look(n=0, session=session.id))
+        seen = await host.ask(Look(n=0, session=session.id, attaching=attaching))
     if not isinstance(seen, PaneSeen):
         raise HostUnreachableError(session.name, "it did not say what its pane is like")
     return seen
@@ -282,7 +295,7 @@ async def attach_argv(places: Places, session: Session) -> list[str]:
     Raises:
         InteractiveOnlyError, UnavailableError: as `pane`.
     """
-    return list((await pane(places, session)).attach)
+    return list((await pane(places, session, attaching=True)).attach)
 
 
 async def _do(places: Places, session: Session, wish: Wish | Requeue) -> Done:

@@ -21,7 +21,7 @@ from kasmon.store.index import remember
 from kasmon.store.log import START, Cursor, EventLog
 from kasmon.supervisor.derive import Seen, derive
 from kasmon.supervisor.find import find
-from kasmon.supervisor.follow import Follower
+from kasmon.supervisor.follow import GAP_S, Follower
 from kasmon.supervisor.keep import IndexKeeper
 from kasmon.supervisor.look import Sight, look_once
 
@@ -89,12 +89,12 @@ class FleetWatch:
         except LogMissingError:
             return
 
-    async def changes(self) -> AsyncIterator[Fleet]:
-        """Yield the fleet now, then after each change, at most ten times a second. Never ends by itself.
+    async def changes(self, gap_s: float = GAP_S) -> AsyncIterator[Fleet]:
+        """Yield the fleet now, then after each change, at most once in *gap_s* seconds. Never ends by itself.
 
         A reader that is slow gets the newest fleet, never a backlog. All file work is done in a thread.
         """
-        follower = Follower(self)
+        follower = Follower(self, gap_s)
         try:
             while True:
                 yield await follower.next()

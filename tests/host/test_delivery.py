@@ -7,18 +7,14 @@ import asyncio
 import itertools
 import json
 import os
-import shutil
 import signal
-import tempfile
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
 from kasmon.backends.tmux import TmuxAgent, delivery, entry
 from kasmon.backends.tmux.eyes import Seen
 from kasmon.bench.delivery import FAILED, HOSTILE, TAKEN, Tally, command, learn, prompts, tally
-from kasmon.errors import KasmonError, PasteRefusedError, PromptBoxError, PromptLostError
+from kasmon.errors import KasmonError, PasteRefusedError, PromptBoxError, PromptLostError, SessionBusyError
 from kasmon.host import typed
 from kasmon.host.link import HostLink
 from kasmon.model.command import Receipt, ReceiptId, ReceiptState
@@ -35,20 +31,12 @@ R = ReceiptState
 
 
 @pytest.fixture
-def inn(monkeypatch: pytest.MonkeyPatch) -> Iterator[Inn]:
-    root = Path(tempfile.mkdtemp(prefix="kmi", dir="/tmp"))
-    built = Inn(root)
-    for name in [name for name in os.environ if name.startswith(("XDG_", "KASMO"))]:
-        monkeypatch.delenv(name)
-    for name, value in built.environment.items():
-        monkeypatch.setenv(name, value)
+def inn(inn: Inn, as_within_the_inn: None, monkeypatch: pytest.MonkeyPatch) -> Inn:
     monkeypatch.setattr(delivery, "PATIENCE_S", 0.2)
     monkeypatch.setattr(entry, "TAKEN_S", 0.45)
     monkeypatch.setattr(typed, "HOLD_S", 0.1)
-    learn(built.places)
-    yield built
-    built.close()
-    shutil.rmtree(root)
+    learn(inn.places)
+    return inn
 
 
 def box(inn: Inn, *flags: str, name: str = "record") -> tuple[str, ...]:
@@ -187,6 +175,59 @@ async def test_a_first_prompt_waits_for_what_is_asked_at_the_start_and_does_not_
         unblock(inn)
         await auntil(lambda: ["begin"] == records(inn))
         assert [] == records(inn, "answered")
+
+
+def boxless(inn: Inn, *, asks: str = "") -> tuple[str, ...]:
+    """The same program by its name, of a version that looks otherwise: it reads lines; it *asks* what is typed into."""
+    script = (
+        "import json, os, sys, tty; print('welcome', flush=True); tty.setcbreak(0); said = b''\n"
+        "while data := os.read(0, 4096):\n"
+        f"    said += data; print({asks!r} or data.decode(), flush=True)\n"
+        "    if data[-1:] in b'\\r\\n':\n"
+        "        print(json.dumps({'submitted': said.decode().strip()}), file=open(sys.argv[1], 'a')); said = b''"
+    )
+    program, *_ = box(inn)
+    return program, "-I", "-S", "-c", script, str(inn.root / "record")
+
+
+async def test_where_no_box_is_seen_only_who_says_anyway_has_it_typed_and_the_receipt_says_that_nobody_saw_it(
+    inn: Inn,
+) -> None:
+    async with inn.serving() as link:
+        await inn.run(link, ME, *boxless(inn))
+        await inn.shows(ME, "welcome")
+        with pytest.raises(PromptBoxError, match="shows no box") as refused:
+            await prompted(link, ME, "go on")
+        assert ([], True) == (records(inn), refused.value.is_unseen)
+
+        receipt = await prompted(link, ME, "go on", anyway=True)
+
+        await auntil(lambda: ["go on"] == records(inn))
+        assert (R.SUBMITTED, delivery.UNSEEN) == (receipt.state, receipt.reason)
+
+
+async def test_anyway_is_no_way_past_a_draft_that_is_seen_or_a_question(inn: Inn) -> None:
+    async with inn.serving() as link:
+        await inn.run(link, ME, *box(inn, "dialog=1"))
+        await inn.until_state(ME, SessionState.ASKING)
+        with pytest.raises(SessionBusyError, match="asking"):
+            await prompted(link, ME, "now", anyway=True)
+        other = await inn.run(link, "bcdefghi", *box(inn, "draft=half a thought"))
+        await inn.until_state(other, SessionState.IDLE)
+        with pytest.raises(PromptBoxError, match="half a thought"):
+            await prompted(link, other, "now", anyway=True)
+
+        assert ([], []) == (records(inn), records(inn, "answered"))
+
+
+async def test_what_is_asked_when_it_was_typed_unseen_gets_no_enter(inn: Inn) -> None:
+    async with inn.serving() as link:
+        await inn.run(link, ME, *boxless(inn, asks=" Do you want to go on?\n> 1. Yes\n  2. No"))
+        await inn.shows(ME, "welcome")
+        with pytest.raises(PromptLostError, match="Enter was not"):
+            await prompted(link, ME, "go on", anyway=True)
+
+        assert [] == records(inn)
 
 
 async def test_a_program_that_ends_in_a_paste_loses_it_and_says_so(inn: Inn) -> None:

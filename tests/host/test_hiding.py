@@ -3,6 +3,7 @@
 import json
 import logging
 from pathlib import Path
+from typing import Any, get_args, get_type_hints
 
 import msgspec
 import pytest
@@ -10,9 +11,10 @@ import pytest
 from kasmon.clean import redact
 from kasmon.host import own_log
 from kasmon.host.book import Book
-from kasmon.host.hiding import Hiding
+from kasmon.host.hiding import WORDS, Hiding
 from kasmon.model.command import Receipt, ReceiptId, ReceiptState
 from kasmon.model.event import (
+    ContextSaid,
     Event,
     MessageSaid,
     PlanItem,
@@ -22,6 +24,7 @@ from kasmon.model.event import (
     SessionEnded,
     ToolFinished,
     ToolStarted,
+    TurnEnded,
     encode,
 )
 from kasmon.model.permission import Decision, Request, RequestId, SessionId, sealed
@@ -48,6 +51,8 @@ ASKED = Request(
         MessageSaid(at=1.0, text=f"it is {SECRET}, {SECRET}."),
         ToolFinished(at=1.0, call="c", output=f"{SECRET}\n", diff=f"+{SECRET}"),
         ToolStarted(at=1.0, call="c", tool="Bash", title=SECRET, input=json.dumps({"command": f"echo {SECRET}"})),
+        TurnEnded(at=1.0, reason="interrupted", dropped=("first", f"then {SECRET}")),
+        ContextSaid(at=1.0, waiting=f"for {SECRET}"),
         SessionEnded(at=1.0, why=f"it said {SECRET}", last_words=SECRET),
         PlanUpdated(at=1.0, items=(PlanItem(text=SECRET), PlanItem(text="other"))),
         RequestOpened(at=1.0, request=ASKED),
@@ -61,6 +66,34 @@ def test_it_is_hidden_wherever_a_fact_holds_words(fact: Event) -> None:
     assert "horse" not in encode(hidden).decode()
     assert MARK in encode(hidden).decode()
     assert type(hidden) is type(fact)
+
+
+KNOWN_BY = (
+    "abilities agent backend blob boot by call checkpoint commit counters digest environment_names fallback ground "
+    "kasmon machine model models name pane permission_mode permission_modes pid_boot plan remembers remote resume "
+    "resume_id server_started signal snapshot socket target tool value who window within workdir workspace"
+)
+"""Texts in facts by which something is known: ids, places, names that kasmon, a person or a protocol gave."""
+
+
+def texts(kind: Any, found: dict[str, set[str]]) -> bool:
+    """Whether *kind* may hold a text; the fields of structs in it that may come to *found*, by their names."""
+    if isinstance(kind, type) and issubclass(kind, msgspec.Struct):
+        for name, field in get_type_hints(kind).items():
+            if name in kind.__struct_fields__ and texts(field, found):
+                found.setdefault(name, set()).add(kind.__name__)
+        return False
+    return kind in (str, Any) or sum(texts(each, found) for each in get_args(kind)) > 0
+
+
+def test_of_each_text_in_a_fact_somebody_has_decided_whether_it_holds_words() -> None:
+    """What holds words is looked through; a new field has to be put into one of both lists."""
+    found: dict[str, set[str]] = {}
+    texts(Event, found)
+    known_by = set(KNOWN_BY.split())
+
+    assert {} == {name: kinds for name, kinds in found.items() if name not in WORDS | known_by}
+    assert not WORDS & known_by
 
 
 KEY = "sk-" + "ant-api03-abcdefghijklmnopqrst"

@@ -13,7 +13,7 @@ from kasmon.host import prompts
 from kasmon.host.book import Book
 from kasmon.host.client import HostLink
 from kasmon.model.command import Interrupt, Prompt, ReceiptId, ReceiptState, Requeue, Wish
-from kasmon.model.event import ReceiptMoved, SessionEnded, SessionStarted, TurnEnded, TurnStarted
+from kasmon.model.event import LimitReached, ReceiptMoved, SessionEnded, SessionStarted, TurnEnded, TurnStarted
 from kasmon.model.state import SessionState
 from tests.host.house import ME, House, do, prompt
 from tests.host.puppet import ABLE, Puppet
@@ -92,6 +92,42 @@ async def test_what_an_agent_took_into_a_turn_of_another_is_finished_in_the_end(
         await prompt(link, "two")
         puppet.say(turn_ended())
         await auntil(lambda: {state for _, state in house.receipts()} == {"finished"})
+
+
+@pytest.mark.parametrize("when", ["now", "interrupt"])
+async def test_an_agent_whose_turn_ended_at_its_limit_can_be_prompted_again(
+    house: House, puppet: Puppet, when: str
+) -> None:
+    """Nobody may ever tell that the limit is over, and there is no turn to wait for, nor one to end."""
+    puppet.abilities = msgspec.structs.replace(ABLE, steers=False)
+    async with house.hosting(puppet):
+        link = await ready(house)
+        await prompt(link, "one")
+        puppet.say(LimitReached(at=time.time()), turn_ended("limit"))
+        await auntil(lambda: house.only(TurnEnded))
+        await until_state(house, SessionState.LIMITED)
+        assert "submitted" == await prompt(link, "two", when=when)
+        await until_state(house, SessionState.WORKING)
+
+    assert ["one", "two"] == puppet.prompts
+    assert not any(isinstance(wish, Interrupt) for wish in puppet.told)
+
+
+async def test_what_an_agent_let_go_of_without_taking_it_in_is_lost(house: House, puppet: Puppet) -> None:
+    async def forgets(wish: Wish) -> None:
+        if wish != Prompt(text="and also\nthis"):
+            puppet.obey(wish)
+
+    puppet.on_wish = forgets
+    async with house.hosting(puppet):
+        link = await ready(house)
+        for text in ("one", "and also\nthis"):
+            await prompt(link, text)
+            await until_state(house, SessionState.WORKING)
+        puppet.say(TurnEnded(at=time.time(), reason="interrupted", dropped=("and also\nthis",)))
+        await auntil(lambda: [("one", "finished"), ("and also", "lost")] == house.receipts())
+
+    assert "the turn ended before the agent had taken it in" == house.session().receipts[1].reason
 
 
 async def test_an_interrupting_prompt_ends_the_turn_first(house: House, puppet: Puppet) -> None:

@@ -1,12 +1,9 @@
 """Keys that an agent inherits are as secret as those it is given; in a terminal it inherits the same as by protocol."""
 
 import os
-import shutil
 import signal
 import subprocess
 import sys
-import tempfile
-from collections.abc import Iterator
 from pathlib import Path
 
 import msgspec
@@ -37,15 +34,6 @@ CALLER = {
     "CLAUDECODE": "1",
     "EDITOR": "its-editor",
 }
-
-
-@pytest.fixture
-def inn() -> Iterator[Inn]:
-    root = Path(tempfile.mkdtemp(prefix="kmi", dir="/tmp"))
-    built = Inn(root)
-    yield built
-    built.close()
-    shutil.rmtree(root)
 
 
 def program(root: Path, name: str, script: str) -> str:

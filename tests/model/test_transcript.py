@@ -344,6 +344,13 @@ def test_the_end_of_a_turn_fills_its_row_and_names_its_error() -> None:
     assert ["✗ no network", "── failed · 08:00:05 · 5.5 s " + "─" * 21] == [line.text for line in last]
 
 
+def test_a_turn_lasts_from_its_own_beginning_whatever_it_takes_in_meanwhile() -> None:
+    own, taken_in, end = TurnStarted(at=AT), TurnStarted(at=AT + 5, prompt="hurry"), TurnEnded(at=AT + 7)
+
+    assert "7.0 s" in shown(own, taken_in, end).splitlines()[-1]
+    assert "2.0 s" in shown(own, SessionStarted(at=AT + 1), taken_in, end).splitlines()[-1]
+
+
 def test_tokens_that_come_behind_the_turn_join_its_end() -> None:
     text = shown(TurnStarted(at=AT), TurnEnded(at=AT), UsageReported(at=AT, input=7, output=8))
 

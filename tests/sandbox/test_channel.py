@@ -192,6 +192,22 @@ def test_where_nobody_listens_nothing_was_done_and_it_is_said_so_within_seconds(
     assert "Nothing was done." == lost.value.hint
 
 
+def test_one_who_listens_and_is_silent_is_asked_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Code inside can stop the agent there (`kill -STOP`); a wait for each of many tries would be a minute and more."""
+    monkeypatch.setattr(lines, "LIMIT_S", 0.05)
+    with socket.socket(socket.AF_UNIX) as silent:
+        silent.bind(str(tmp_path / "s"))
+        silent.listen()
+        with closing(Channel(str(tmp_path / "s"))) as channel, pytest.raises(AgentLostError) as lost:
+            channel.run("python", "1", timeout_s=20)
+        silent.accept()[0].close()
+        silent.setblocking(False)
+        with pytest.raises(BlockingIOError):
+            silent.accept()
+
+    assert not lost.value.may_have_run
+
+
 def test_an_agent_that_comes_a_little_later_is_waited_for(agent: Agent, tmp_path: Path) -> None:
     path = agent.folder / "later"
     channel = Channel(str(path))

@@ -14,8 +14,8 @@ import pytest
 
 from kasmon.boot import boot
 from kasmon.errors import RefusedError, SandboxError
+from kasmon.sandbox.jail.process import started_at
 from kasmon.sandbox.network.forwarding import Forward, Reach
-from kasmon.sandbox.process import started_at
 from tests.waiting import until
 
 PROGRAM = Path(__file__).parents[2] / "kasmon" / "sandbox" / "inside" / "forward.py"

@@ -9,8 +9,8 @@ import pytest
 from kasmon.errors import AgentLostError
 from kasmon.model.permission import SessionId
 from kasmon.model.sandbox import INTERPRETERS, Interpreter, Policy
-from kasmon.sandbox.bubblewrap import Jail
 from kasmon.sandbox.channel import Channel
+from kasmon.sandbox.jail.bubblewrap import Jail
 from tests.sandbox.test_inside_ends import DIES, FORKS, HOLD, SHOW, SPINS, WAITS
 
 pytestmark = pytest.mark.sandboxes

@@ -15,11 +15,11 @@ from pathlib import Path
 
 import pytest
 
-from kasmon.sandbox.bubblewrap import Jail
-from kasmon.sandbox.ground import Ground
+from kasmon.sandbox.jail.bubblewrap import Jail
+from kasmon.sandbox.jail.ground import Ground
+from kasmon.sandbox.jail.site import Site
 from kasmon.sandbox.network import gate
 from kasmon.sandbox.network.forwarding import Forward, Reach
-from kasmon.sandbox.site import Site
 from tests.sandbox.conftest import TINY, Inmate, policy
 from tests.waiting import until
 

@@ -3,9 +3,10 @@
 import pytest
 
 from kasmon.model.command import Mode
-from kasmon.model.event import Event, LineLost, RequestOpened, SessionStarted, SignalSeen, TurnStarted
+from kasmon.model.event import Event, LineLost, RequestOpened, SandboxMoved, SessionStarted, SignalSeen, TurnStarted
 from kasmon.model.evidence import SETTLE_S
 from kasmon.model.permission import AskKind, Request, RequestId, SessionId
+from kasmon.model.sandbox import Phase, Runtime
 from kasmon.model.session import HostSeen, Session, apply, created
 from kasmon.model.state import SessionState
 from kasmon.supervisor.derive import (
@@ -13,6 +14,8 @@ from kasmon.supervisor.derive import (
     AGENT_UNKNOWN,
     FOLDER_GONE,
     NEVER_STARTED,
+    SANDBOX_ALIVE,
+    SANDBOX_GONE,
     START_S,
     UNWRITTEN,
     Seen,
@@ -97,6 +100,28 @@ def test_a_structured_session_without_host_is_lost_either_way(seen: Seen) -> Non
     assert SessionState.LOST is shown.state
     assert "host is gone" in shown.end_why
     assert HostSeen(pid=None, alive=False) == shown.host
+
+
+def sandboxed(phase: Phase, *, held: bool = True) -> Session:
+    runtime = Runtime(pid=41, started=7.5, boot="b1")
+    return folded(
+        SandboxMoved(at=NOW, phase=Phase.CREATING, runtime=runtime),
+        started(mode=Mode.INTERPRETER),
+        SandboxMoved(at=NOW + 1, phase=phase, held=held),
+        mode=Mode.INTERPRETER,
+    )
+
+
+@pytest.mark.parametrize("phase", [Phase.RUNNING, Phase.PAUSED, Phase.HEALING])
+def test_a_sandbox_that_outlives_its_host_is_unsure_and_one_that_does_not_is_lost(phase: Phase) -> None:
+    alive, gone = derive(sandboxed(phase), ONLY_AGENT, NOW + 9), derive(sandboxed(phase), NOBODY, NOW + 9)
+
+    assert (SessionState.UNSURE, SANDBOX_ALIVE) == (alive.state, alive.unsure_why)
+    assert (SessionState.LOST, SANDBOX_GONE) == (gone.state, gone.end_why)
+
+
+def test_a_sandbox_that_sleeps_on_disk_needs_no_host_to_sleep_on() -> None:
+    assert SessionState.PAUSED is derive(sandboxed(Phase.PAUSED, held=False), NOBODY, NOW + 9).state
 
 
 def test_a_terminal_without_host_is_lost_when_its_agent_is_gone() -> None:

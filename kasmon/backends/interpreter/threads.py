@@ -1,0 +1,34 @@
+"""The threads of one session of interpreters: one that moves its sandbox, and one for each run that waits."""
+
+import asyncio
+import functools
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, Final, TypeVar
+
+RUNNERS: Final = 16
+"""How many runs may wait for their interpreters at once."""
+
+Value = TypeVar("Value")
+
+
+class Threads:
+    """Calls that block, beside the loop. They end by themselves once the sandbox is gone."""
+
+    def __init__(self) -> None:
+        self._movers = ThreadPoolExecutor(1, "sandbox")
+        self._runners = ThreadPoolExecutor(RUNNERS, "run")
+
+    async def move(self, act: Callable[..., Value], *arguments: Any, **named: Any) -> Value:
+        """What *act* gives, which moves the sandbox: one after the other."""
+        call = functools.partial(act, *arguments, **named)
+        return await asyncio.get_running_loop().run_in_executor(self._movers, call)
+
+    async def work(self, act: Callable[..., Value], *arguments: Any) -> Value:
+        """What *act* gives, beside others."""
+        return await asyncio.get_running_loop().run_in_executor(self._runners, act, *arguments)
+
+    def close(self) -> None:
+        """Take no more calls; do not wait for those under way."""
+        self._movers.shutdown(wait=False)
+        self._runners.shutdown(wait=False)

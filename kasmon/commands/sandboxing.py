@@ -1,0 +1,281 @@
+"""Verbs about sandboxes of interpreters: `sandbox create`, `run`, `pause`, `restore`, `rm` and the others."""
+
+import asyncio
+import contextlib
+import sys
+from collections.abc import Sequence
+from typing import Final, Literal
+
+import msgspec
+
+from kasmon.commands.objects import answer
+from kasmon.commands.output import note, say, say_block, tell
+from kasmon.commands.sandbox_report import Shown, point_row, row, sandbox_object
+from kasmon.config import load
+from kasmon.errors import KasmonError, SessionNotFoundError, UsageError
+from kasmon.model.command import Allow, Checkpoint, Mode, Restore, SandboxWish, Sleep, Wake
+from kasmon.model.housing import Kept
+from kasmon.model.permission import SessionId
+from kasmon.model.sandbox import Interpreter, Tier
+from kasmon.model.session import Session
+from kasmon.paths import Places, places
+from kasmon.sandbox.network.forwarding import HERE
+from kasmon.supervisor import sandboxes
+from kasmon.supervisor.find import find
+from kasmon.supervisor.look import look_once
+
+FAILED: Final = 1
+
+
+def wanted(
+    name: str,
+    *,
+    tier: Tier | None,
+    size: Literal["default", "build", "max"] | None,
+    folder: str,
+    project: str | None,
+    writes_project: bool,
+    hosts: Sequence[str] | None,
+) -> sandboxes.NewSandbox:
+    """What the command line says about a new sandbox."""
+    return sandboxes.NewSandbox(
+        name=name,
+        tier=tier,
+        size=size,
+        folder=folder,
+        project=project,
+        project_writable=True if writes_project else None,
+        hosts=hosts,
+    )
+
+
+def create(new: sandboxes.NewSandbox, *, wants_json: bool) -> None:
+    """Make a sandbox and print its session's id."""
+    where = places()
+    _tell_made(where, asyncio.run(sandboxes.create(where, load(where), new)), wants_json=wants_json)
+
+
+def run(name: str, code: str, interpreter: Interpreter, timeout_s: float | None, *, wants_json: bool) -> int:
+    """Run code and return its exit code; what it prints is printed meanwhile."""
+    where = places()
+    session = find(look_once(where), name)
+    shown = Shown(is_quiet=wants_json)
+    text = sys.stdin.read() if code == "-" else code
+    running = sandboxes.run(where, session, interpreter, text, timeout_s=timeout_s, printed=shown.take)
+    try:
+        ran = asyncio.run(running)
+    except KeyboardInterrupt:
+        with contextlib.suppress(KasmonError):
+            asyncio.run(sandboxes.interrupt(where, session, interpreter))
+        raise
+    if wants_json:
+        tell(answer(ran=msgspec.to_builtins(ran)))
+    else:
+        shown.finish(ran)
+    return ran.exit_code
+
+
+def list_all(*, wants_json: bool) -> None:
+    """List the sandboxes."""
+    sessions = _sandboxes(places())
+    if wants_json:
+        tell(answer(sandboxes=[sandbox_object(session) for session in sessions]))
+        return
+    for session in sessions:
+        say(row(session))
+
+
+def pause(name: str, *, to_disk: bool, wants_json: bool) -> None:
+    """Put a sandbox to sleep."""
+    _keep(name, Sleep(to_disk=to_disk), "paused", wants_json=wants_json)
+
+
+def resume(name: str, *, wants_json: bool) -> None:
+    """Wake a sandbox."""
+    _keep(name, Wake(), "runs", wants_json=wants_json)
+
+
+def restore(name: str, checkpoint: str, *, wants_json: bool) -> None:
+    """Put a sandbox back to a checkpoint."""
+    _keep(name, Restore(checkpoint=checkpoint), f"back at {checkpoint}", wants_json=wants_json)
+
+
+def checkpoint(name: str, *, wants_json: bool) -> None:
+    """Keep what can be kept as it is now, and print the checkpoint's id.
+
+    Raises:
+        KasmonError: if nothing could be kept.
+    """
+    where = places()
+    session = find(look_once(where), name)
+    kept = asyncio.run(sandboxes.keep(where, session, Checkpoint()))
+    if not kept:
+        raise KasmonError(f"no checkpoint of {session.name!r} was kept.", hint=f"`kasmon read {session.id}` says why.")
+    known = next((each for each in _points(where, session.id) if each.id == kept), None)
+    if wants_json:
+        tell(answer(checkpoint=msgspec.to_builtins(known) if known else {"id": kept}))
+        return
+    say(kept)
+    if known is not None and known.lost:
+        note(f"It could not keep {', '.join(known.lost)}.")
+
+
+def checkpoints(name: str, *, wants_json: bool) -> None:
+    """List what was kept of a sandbox."""
+    where = places()
+    points = _points(where, find(look_once(where), name).id)
+    if wants_json:
+        tell(answer(checkpoints=[msgspec.to_builtins(point) for point in points]))
+        return
+    for point in points:
+        say(point_row(point))
+
+
+def fork(name: str, new_name: str, at: str, *, wants_json: bool) -> None:
+    """Make another sandbox that begins where this one is."""
+    where = places()
+    session = find(look_once(where), name)
+    made = asyncio.run(sandboxes.fork(where, load(where), session, new_name, at))
+    _tell_made(where, made, wants_json=wants_json)
+
+
+def diff(name: str, turn: int | None, *, wants_json: bool) -> None:
+    """Show what a turn changed in a sandbox's files."""
+    where = places()
+    session = find(look_once(where), name)
+    text = sandboxes.diff(where, session, turn)
+    if wants_json:
+        tell(answer(diff=text))
+    elif text:
+        say_block(text.rstrip("\n"))
+
+
+def allow(name: str, hosts: Sequence[str], *, wants_json: bool) -> None:
+    """Let a sandbox reach hosts.
+
+    Raises:
+        UsageError: if none is named.
+    """
+    if not hosts:
+        raise UsageError("which host is it to reach?", hint="Name one: example.org, or npm, pypi, github.")
+    where = places()
+    session = find(look_once(where), name)
+    later = asyncio.run(sandboxes.keep(where, session, Allow(hosts=tuple(hosts))))
+    if wants_json:
+        tell(answer(allowed=list(hosts), later=later or None))
+        return
+    say(f"{session.name} ({session.id}): may reach {', '.join(hosts)}")
+    if later:
+        note(f"{later[:1].upper()}{later[1:]}.")
+
+
+def forward(name: str, port: int, here: int, *, wants_json: bool) -> None:
+    """Reach *port* inside from port *here*, until this is interrupted.
+
+    Raises:
+        SandboxError: if the sandbox's network cannot be reached.
+    """
+    where = places()
+    session = find(look_once(where), name)
+    with contextlib.closing(asyncio.run(sandboxes.forwarded(where, session, port, here))) as opened:
+        if wants_json:
+            tell(answer(host=HERE, port=opened.port, to=port))
+        else:
+            say(f"{HERE}:{opened.port} is port {port} of {session.name}; Ctrl+C ends this")
+        opened.serve()
+
+
+def replay(name: str, into: str, until: str, *, wants_json: bool) -> int:
+    """Run in one sandbox what another one ran, in order; the exit code of the last that failed, 0 where none did."""
+    where = places()
+    source, target = find(look_once(where), name), find(look_once(where), into)
+    code, ran = 0, []
+    for interpreter, text in sandboxes.history(where, source, until):
+        if not wants_json:
+            note(f"{interpreter}: {next(iter(text.splitlines()), '')}")
+        shown = Shown(is_quiet=wants_json)
+        done = asyncio.run(sandboxes.run(where, target, interpreter, text, printed=shown.take))
+        if not wants_json:
+            shown.finish(done)
+        ran.append(msgspec.to_builtins(done))
+        code = done.exit_code or code
+    if wants_json:
+        tell(answer(ran=ran))
+    return code
+
+
+def rm(name: str | None, *, every: bool, wants_json: bool) -> int:
+    """End sandboxes and forget them; 1 if one of several could not be.
+
+    Raises:
+        UsageError: if it is not said which.
+    """
+    where = places()
+    if (name is None) is not every:
+        raise UsageError("which sandbox is to go?", hint="Name one, or say --all.")
+    if name is not None:
+        session = find(look_once(where), name)
+        asyncio.run(sandboxes.remove(where, session))
+        _tell_gone([session], [], wants_json=wants_json)
+        return 0
+    gone, left = asyncio.run(_remove_all(where))
+    _tell_gone(gone, left, wants_json=wants_json)
+    return FAILED if left else 0
+
+
+async def _remove_all(where: Places) -> tuple[list[Session], list[KasmonError]]:
+    gone: list[Session] = []
+    left: list[KasmonError] = []
+    for session in _sandboxes(where):
+        try:
+            await sandboxes.remove(where, session)
+        except KasmonError as error:
+            left.append(error)
+        else:
+            gone.append(session)
+    return gone, left
+
+
+def _tell_gone(gone: Sequence[Session], left: Sequence[KasmonError], *, wants_json: bool) -> None:
+    if wants_json:
+        tell(answer(gone=[session.id for session in gone], left=[error.message for error in left]))
+        return
+    for session in gone:
+        say(f"{session.name} ({session.id}): gone")
+    for error in left:
+        note(error.message)
+
+
+def _keep(name: str, wish: SandboxWish, done: str, *, wants_json: bool) -> None:
+    where = places()
+    session = find(look_once(where), name)
+    lost = asyncio.run(sandboxes.keep(where, session, wish))
+    if wants_json:
+        tell(answer(session=sandbox_object(_seen(where, session.id)), lost=lost or None))
+        return
+    say(f"{session.name} ({session.id}): {done}")
+    if lost:
+        note(f"{lost[:1].upper()}{lost[1:].rstrip('.')}.")
+
+
+def _tell_made(where: Places, made: SessionId, *, wants_json: bool) -> None:
+    if wants_json:
+        tell(answer(session=sandbox_object(_seen(where, made))))
+    else:
+        say(made)
+
+
+def _seen(where: Places, session: SessionId) -> Session:
+    now = look_once(where).get(session)
+    if now is None:
+        raise SessionNotFoundError(session)
+    return now
+
+
+def _sandboxes(where: Places) -> list[Session]:
+    return [session for session in look_once(where).sessions if session.mode is Mode.INTERPRETER]
+
+
+def _points(where: Places, session: SessionId) -> tuple[Kept, ...]:
+    housing = _seen(where, session).housing
+    return housing.checkpoints if housing else ()

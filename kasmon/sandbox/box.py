@@ -1,0 +1,379 @@
+"""One sandbox of a session through its whole life: each step is noted before it is taken, and once it was.
+
+Any process may die between two of these notes. Whoever comes next has what was noted, looks at what is there, and goes
+on from that: nothing that lives is made twice, and nothing is said to be kept that is not.
+"""
+
+import contextlib
+import secrets
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final
+
+import msgspec
+
+from kasmon.errors import KasmonError, RefusedError, SandboxError, UnableError
+from kasmon.model.sandbox import SIZES, Interpreter, Phase, Policy, Ran, Runtime
+from kasmon.sandbox import credential, gauge, heal
+from kasmon.sandbox.base import Gated, Sandbox, Slept
+from kasmon.sandbox.credential import Looked
+from kasmon.sandbox.journal import Journal
+from kasmon.sandbox.network.allow import allowlist
+from kasmon.sandbox.within import Output, Within
+
+NAMES: Final = 8
+"""So many names are told of what could not be restored."""
+MEMORY_LOST: Final = "what its interpreters held is lost"
+FILES_KEPT: Final = "its files are as they were"
+PREWARMED: Final[tuple[Interpreter, ...]] = ("bash", "python")
+"""Started with the sandbox, so that no run waits for that; node takes too much memory."""
+NOT_DONE: Final = "its host went away before it was done"
+
+
+class Box:
+    """The sandbox of one session. Its calls block; of those that move it, one at a time."""
+
+    def __init__(
+        self,
+        tier: Sandbox,
+        policy: Policy,
+        journal: Journal,
+        reach: Callable[[Runtime], Within],
+    ) -> None:
+        """
+        Args:
+            tier: what confines it.
+            policy: what it is.
+            journal: what the facts so far say of it, and where further ones go.
+            reach: the agent inside of a sandbox that lives there.
+        """
+        self.tier = tier
+        self.policy = policy
+        self.journal = journal
+        self.within: Within | None = None
+        self.spare: Callable[[], bytes] = bytes
+        """What was kept last of its interpreters, for a sandbox that has to begin anew; empty where nothing was."""
+        self._reach = reach
+
+    @property
+    def phase(self) -> Phase:
+        return self.journal.housing.phase
+
+    @property
+    def runs(self) -> bool:
+        """Whether something can be run in it at once."""
+        return self.within is not None and self.phase is Phase.RUNNING
+
+    @property
+    def workspace(self) -> str:
+        """Where its files lie on this machine."""
+        runtime = self.journal.housing.runtime
+        return (runtime.workspace if runtime else "") or self.tier.workspace(self.policy)
+
+    def credentials(self) -> Looked:
+        """The values of its credentials now."""
+        return credential.looked_up(self.policy.credentials)
+
+    def arrive(self) -> str:
+        """Find the sandbox again as the facts say, or make it; what was lost by that, as one sentence.
+
+        One that sleeps is left asleep.
+
+        Raises:
+            SandboxError: if there is none after this.
+        """
+        known = self.journal.housing
+        if known.phase is Phase.EXPIRED:
+            if known.is_intended:
+                self._gone(known.why or NOT_DONE)
+            return self.make(content=self.spare())
+        if known.runtime is None:
+            with contextlib.suppress(KasmonError):
+                self.tier.destroy(self.policy, None)
+            return self.make(content=self.spare())
+        if known.is_asleep and not known.held and self.tier.keeps_memory:
+            return ""
+        if not self.tier.find(self.policy, known.runtime):
+            return self.begin_anew("the sandbox was gone")
+        if known.is_asleep:
+            if known.phase is not Phase.PAUSED:
+                self.journal.move(Phase.PAUSED, held=True)
+            return ""
+        if known.phase is Phase.PERSISTING:
+            self.journal.tell(f"It is not known whether this was done: {known.why}.")
+        was_asleep = known.phase in (Phase.PAUSING, Phase.RESUMING)
+        return self._awake(Slept(held=True), was_asleep=was_asleep, why="found again")
+
+    def wake(self) -> str:
+        """Let the sandbox go on, healed; what was lost by that. One that runs is looked at as well.
+
+        Raises:
+            SandboxError: if there is none after this.
+        """
+        known = self.journal.housing
+        if known.phase is Phase.EXPIRED:
+            raise SandboxError(f"the sandbox of {self.policy.session!r} cannot be woken", known.why or "it is gone")
+        was_asleep = not self.runs
+        return self._awake(Slept(held=known.held, snapshot=known.snapshot), was_asleep=was_asleep)
+
+    def sleep(self, *, to_disk: bool = False, why: str = "") -> None:
+        """Put it to sleep. Where that fails it is told as a warning, and the sandbox goes on.
+
+        Raises:
+            SandboxError: if it neither sleeps nor runs after this.
+        """
+        known = self.journal.housing
+        if known.phase is Phase.PAUSED and (known.held is not to_disk or not known.held):
+            return
+        if to_disk and not self.tier.keeps_memory:
+            self.journal.tell(f"The sandbox was not paused to disk: a {self.policy.tier} cannot keep its memory there.")
+            return
+        if not self.runs:
+            self.wake()
+        runtime = self.journal.housing.runtime
+        assert runtime is not None
+        if to_disk:
+            self.clean()
+        held = not to_disk
+        self.journal.move(Phase.PAUSING, intended=True, held=held, why=why, counters=self._counted())
+        try:
+            slept = self.tier.pause(self.policy, runtime, to_disk=to_disk)
+        except KasmonError as error:
+            self.journal.tell(f"The sandbox was not put to sleep: {error.message}")
+            self._awake(Slept(held=True), was_asleep=True)
+            return
+        if not slept.held:
+            self._let_go()
+        self.journal.move(Phase.PERSISTING, held=slept.held, snapshot=slept.snapshot)
+        self.journal.move(Phase.PAUSED, held=slept.held, snapshot=slept.snapshot, why=why)
+
+    def end(self, why: str) -> None:
+        """Leave nothing of it but its files and its checkpoints. Idempotent.
+
+        Raises:
+            SandboxError: if something of it is left.
+        """
+        known = self.journal.housing
+        if known.phase is Phase.EXPIRED and not known.is_intended:
+            return
+        self.journal.move(Phase.EXPIRED, intended=True, why=why)
+        self._gone(why)
+
+    def run(
+        self,
+        interpreter: Interpreter,
+        code: str,
+        *,
+        timeout_s: float | None = None,
+        on_output: Output | None = None,
+        cap: int | None = None,
+        run: str = "",
+        variables: Mapping[str, str] = {},
+    ) -> Ran:
+        """Run *code* with *variables*; what came of it says what is kept. Several may run at once.
+
+        Raises:
+            RefusedError: if it sleeps.
+            SandboxError: if the agent inside is gone; whether the code ran is not known then.
+        """
+        within = self.within
+        if within is None or not self.runs:
+            raise RefusedError(f"the sandbox of {self.policy.session!r} is {self.phase}: it runs nothing.")
+        allowed_s, began_at = SIZES[self.policy.size].time_s, time.time()
+        ran = within.run(
+            interpreter,
+            code,
+            timeout_s=allowed_s if timeout_s is None else min(timeout_s, allowed_s),
+            variables=variables,
+            on_output=on_output,
+            cap=cap,
+            run=run,
+        )
+        if (
+            self.policy.hosts
+            and isinstance(self.tier, Gated)
+            and (refused := self.tier.refusals(self.policy, began_at))
+        ):
+            return msgspec.structs.replace(ran, hint=f"{ran.hint} {refused}".strip())
+        return ran
+
+    def allow(self, hosts: Sequence[str]) -> str:
+        """Let it reach *hosts* too, from now on; why that is only for its next sandbox, empty where it is not.
+
+        Raises:
+            UsageError: if they are no hosts; nothing changed then.
+        """
+        allowlist(hosts)
+        more = tuple(host for host in hosts if host not in self.policy.hosts)
+        self.policy = msgspec.structs.replace(self.policy, hosts=(*self.policy.hosts, *more))
+        if not isinstance(self.tier, Gated):
+            return "this tier cannot change it while it runs: its next sandbox has it"
+        try:
+            if self.journal.housing.runtime is not None:
+                self.tier.allow(self.policy)
+        except UnableError as error:
+            return f"{error.message.rstrip('.')}: its next one has it"
+        return ""
+
+    def make(self, *, lost: str = "", why: str = "", content: bytes = b"") -> str:
+        """Make a sandbox where there is none; what was lost on the way there, with *lost*.
+
+        Args:
+            lost: what was lost before.
+            why: why there is a new one.
+            content: what was kept of the interpreters of one before.
+
+        Raises:
+            SandboxError: if it cannot be made; it is gone then.
+        """
+        journal = self.journal
+        journal.move(Phase.CREATING, intended=True, generation=journal.housing.generation + 1, counters={}, why=why)
+        try:
+            runtime = self.tier.create(self.policy)
+        except KasmonError as error:
+            journal.move(Phase.EXPIRED, why=error.message, lost=lost)
+            raise
+        journal.move(Phase.CREATING, runtime=runtime, why=why)
+        for notice in runtime.notices:
+            journal.tell(notice)
+        gauge.prove(self.tier, self.policy, runtime, self.journal)
+        within = self.within = self._reach(runtime)
+        self.refill()
+        if content:
+            lost = self._loaded(within, content, lost)
+        heal.warm(within, PREWARMED)
+        heal.start(within, self.policy.services, self._told)
+        journal.move(Phase.RUNNING, why=why, lost=lost)
+        return lost
+
+    def begin_anew(self, why: str) -> str:
+        """Make another one over the same files, in the place of one that is lost; what was lost by that.
+
+        Raises:
+            SandboxError: if it cannot be made, or something of the one before is left.
+        """
+        self.stop()
+        return self.make(lost=f"{why}: {MEMORY_LOST}; {FILES_KEPT}", why=why, content=self.spare())
+
+    def regain(self, generation: int, why: str) -> str:
+        """See whether the sandbox of *generation* is still there after it did not answer, else make another one.
+
+        What was lost by that; empty where nothing was.
+        """
+        housing = self.journal.housing
+        if housing.generation != generation:
+            return housing.lost
+        if self.within is not None and housing.runtime and self.tier.find(self.policy, housing.runtime):
+            with contextlib.suppress(KasmonError):
+                self.within.ping(secrets.token_hex(8))
+                return ""
+        return self.begin_anew(why)
+
+    def quieten(self) -> None:
+        """Let nothing in it run any more, for its end: its files are not written to meanwhile.
+
+        Raises:
+            SandboxError: if something in it does not stop.
+        """
+        runtime = self.journal.housing.runtime
+        self._let_go()
+        if runtime is not None and self.tier.find(self.policy, runtime):
+            self.tier.pause(self.policy, runtime)
+
+    def stop(self) -> None:
+        """End its processes; its files stay, and another one is to be made.
+
+        Raises:
+            SandboxError: if something of it is left.
+        """
+        self._let_go()
+        self.tier.destroy(self.policy, self.journal.housing.runtime)
+
+    def clean(self) -> Looked:
+        """Take credentials out of the sandbox, so that something of it can be kept; it has them again by `refill`.
+
+        Raises:
+            SandboxError: if that is not certain; nothing may be kept then.
+        """
+        looked = self.credentials()
+        if self.within is not None:
+            for interpreter, names in heal.cleaned(self.within, self.policy.volatile, looked).items():
+                self.journal.tell(
+                    f"{interpreter} no longer has {', '.join(names)}, which held the value of a credential."
+                )
+        return looked
+
+    def refill(self) -> None:
+        """Write the volatile files anew; what could not be is told."""
+        if self.within is None or not self.policy.volatile:
+            return
+        looked = self.credentials()
+        self.journal.tell_once(*looked.missing, *heal.rewrite(self.within, self.policy.volatile, looked.values))
+
+    def _awake(self, slept: Slept, *, was_asleep: bool, why: str = "") -> str:
+        journal, runtime = self.journal, self.journal.housing.runtime
+        assert runtime is not None
+        if was_asleep:
+            journal.move(Phase.RESUMING, intended=True, held=slept.held, snapshot=slept.snapshot)
+            try:
+                runtime = self.tier.resume(self.policy, runtime, slept)
+            except KasmonError as error:
+                return self.begin_anew(f"it could not be resumed ({error.message.rstrip('.')})")
+        journal.move(Phase.HEALING, runtime=runtime, held=slept.held)
+        if not was_asleep or not slept.held:
+            gauge.prove(self.tier, self.policy, runtime, self.journal)
+        within = self._reach(runtime) if self.within is None else self.within
+        looked = self.credentials()
+        healed = heal.heal(within, self.policy, journal.housing.counters, looked.values, was_asleep=was_asleep)
+        self.within = within
+        if healed.why:
+            return self.begin_anew(healed.why)
+        for drift in healed.drift:
+            journal.tell(drift)
+        heal.start(within, healed.down, self._told)
+        journal.move(Phase.RUNNING, counters={}, why=why)
+        return ""
+
+    def measure(self) -> None:
+        """Note what it uses, where its tier can tell and that is news.
+
+        Raises:
+            KasmonError, OSError: if it cannot be looked at.
+        """
+        if self.runs:
+            gauge.measure(self.tier, self.policy, self.journal)
+
+    def _gone(self, why: str) -> None:
+        self.stop()
+        self.journal.move(Phase.EXPIRED, why=why)
+
+    def _loaded(self, within: Within, content: bytes, lost: str) -> str:
+        """What is lost after the new interpreters have *content* of the old ones."""
+        try:
+            loaded = within.load_state(content)
+        except KasmonError as error:
+            return f"{lost}; what was kept of it could not be loaded ({error.message.rstrip('.')})"
+        if loaded.lost:
+            names = ", ".join(loaded.lost[:NAMES])
+            lost = f"{lost}; could not be restored: {names}" if lost else f"could not be restored: {names}"
+        if loaded.kept and lost:
+            return f"{lost}; {len(loaded.kept)} names of what was kept of it last were restored"
+        if loaded.kept:
+            self.journal.tell(f"{len(loaded.kept)} names of its interpreters were restored.", is_warning=False)
+        return lost
+
+    def _counted(self) -> Mapping[str, int]:
+        """How many runs each interpreter has had, by its own word."""
+        if self.within is None:
+            return {}
+        with contextlib.suppress(KasmonError):
+            return self.within.ping(secrets.token_hex(8)).counters
+        return {}
+
+    def _told(self, text: str) -> None:
+        self.journal.tell(text, is_warning="answers on" not in text)
+
+    def _let_go(self) -> None:
+        if self.within is not None:
+            self.within.close()
+            self.within = None

@@ -1,0 +1,172 @@
+"""Credentials of a sandbox: looked up each time that something runs, in no file of ours, searched for in what is kept.
+
+A value reaches the one command that is run, and the volatile files that its policy names. Before anything is kept of a
+sandbox these files are emptied and the interpreters told to forget; what is kept then is searched for each value, in
+the forms in which it is usually written. A program that wrote one down in another form cannot be found out.
+"""
+
+import base64
+import json
+import os
+import stat
+import subprocess
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Final, NamedTuple
+from urllib.parse import quote
+
+from kasmon.model.sandbox import Credential
+from kasmon.paths import expanded
+
+COMMAND_S: Final = 10.0
+"""How long a command may take to say a value, in seconds."""
+VALUE_BYTES: Final = 64 * 1024
+SHORTEST: Final = 6
+"""A value of fewer characters is not searched for: it would be found everywhere."""
+FILE_BYTES: Final = 4 * 1024 * 1024
+FILES: Final = 20_000
+"""A search looks into so much of so many files; what is beyond it is not said to be clean."""
+
+
+class Looked(NamedTuple):
+    """What a look for the values of credentials brought."""
+
+    values: dict[str, str]
+    """Variable -> value."""
+    missing: tuple[str, ...]
+    """Why some have none, each as one sentence."""
+
+    @property
+    def secrets(self) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(value for value in self.values.values() if len(value) >= SHORTEST))
+
+
+def looked_up(credentials: Sequence[Credential], variables: Mapping[str, str] = os.environ) -> Looked:
+    """The values of *credentials* now, each under its name and its aliases. Blocks up to `COMMAND_S` for each command.
+
+    Args:
+        credentials: where they come from; only these are looked up.
+        variables: the environment of whoever asks.
+    """
+    values: dict[str, str] = {}
+    missing: list[str] = []
+    for credential in credentials:
+        value, why = _value(credential, variables)
+        if value is None:
+            missing.append(f"The credential {credential.name!r} has no value: {why}.")
+            continue
+        values |= dict.fromkeys((credential.name, *credential.aliases), value)
+    return Looked(values, tuple(missing))
+
+
+def fault(credential: Credential) -> str:
+    """What is wrong with how *credential* is described; empty where nothing is."""
+    sources = [source for source in (credential.variable, credential.file, credential.command) if source]
+    if len(sources) != 1:
+        return f"the credential {credential.name!r} needs exactly one of variable, file and command"
+    for name in (credential.name, *credential.aliases):
+        if not name.isidentifier() or not name.isascii():
+            return f"{name!r} is no name of a variable"
+    return ""
+
+
+def holders(content: bytes, looked: Looked) -> tuple[str, ...]:
+    """The variables whose value stands in *content*, in a form in which values are usually written."""
+    return tuple(
+        name
+        for name, value in looked.values.items()
+        if len(value) >= SHORTEST and any(form in content for form in forms(value))
+    )
+
+
+def files_with(folder: Path, looked: Looked) -> Iterator[tuple[str, str]]:
+    """Yield the files below *folder* that hold a value, as its path there and the variable. Links are not followed."""
+    wanted = [(name, forms(value)) for name, value in looked.values.items() if len(value) >= SHORTEST]
+    if not wanted:
+        return
+    for path in _files(folder):
+        content = _content(path)
+        for name, written in wanted:
+            if any(form in content for form in written):
+                yield os.path.relpath(path, folder), name
+                break
+
+
+def forms(value: str) -> tuple[bytes, ...]:
+    """*value* as it may stand in a file: itself, in JSON, in an address, in base64 of itself."""
+    plain = value.encode("utf-8", "surrogateescape")
+    written = (plain, json.dumps(value)[1:-1].encode(), quote(plain, safe="").encode(), base64.b64encode(plain))
+    return tuple(dict.fromkeys(written))
+
+
+def _value(credential: Credential, variables: Mapping[str, str]) -> tuple[str | None, str]:
+    """The value, or None and why there is none."""
+    if why := fault(credential):
+        return None, why
+    if credential.variable:
+        value = variables.get(credential.variable)
+        return value or None, f"{credential.variable!r} is not set here"
+    if credential.file:
+        try:
+            with expanded(credential.file).open("rb") as file:
+                return _text(file.read(VALUE_BYTES + 1))
+        except OSError as error:
+            return None, f"{credential.file!r} cannot be read ({error.strerror or error})"
+    return _told(credential.command, variables)
+
+
+def _told(command: Sequence[str], variables: Mapping[str, str]) -> tuple[str | None, str]:
+    """What *command* prints; its own errors may hold a secret, and are not told."""
+    try:
+        done = subprocess.run(
+            command,
+            env=dict(variables),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            timeout=COMMAND_S,
+            check=False,
+            start_new_session=True,
+        )
+    except subprocess.TimeoutExpired:
+        return None, f"{command[0]!r} did not say it within {COMMAND_S:g} s"
+    except OSError as error:
+        return None, f"{command[0]!r} cannot be run ({error.strerror or error})"
+    if done.returncode:
+        return None, f"{command[0]!r} ended with exit code {done.returncode}"
+    return _text(done.stdout)
+
+
+def _text(content: bytes) -> tuple[str | None, str]:
+    if len(content) > VALUE_BYTES:
+        return None, f"it has more than {VALUE_BYTES} bytes"
+    text = content.decode("utf-8", "surrogateescape").removesuffix("\n").removesuffix("\r")
+    if "\0" in text:
+        return None, "it holds a NUL character"
+    return (text, "") if text else (None, "it is empty")
+
+
+def _files(folder: Path) -> Iterable[Path]:
+    left = FILES
+    for root, folders, names in os.walk(folder, followlinks=False):
+        folders[:] = [name for name in folders if not os.path.islink(os.path.join(root, name))]  # noqa: PTH114, PTH118
+        for name in names:
+            left -= 1
+            if left < 0:
+                return
+            yield Path(root, name)
+
+
+def _content(path: Path) -> bytes:
+    """The beginning of a plain file; nothing of anything else, which could keep us waiting."""
+    try:
+        handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError:
+        return b""
+    with os.fdopen(handle, "rb") as file:
+        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+            return b""
+        try:
+            return file.read(FILE_BYTES)
+        except OSError:
+            return b""

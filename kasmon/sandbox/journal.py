@@ -1,0 +1,107 @@
+"""What becomes of one sandbox, noted fact by fact, and what these facts add up to."""
+
+import threading
+import time
+from collections.abc import Callable, Mapping
+from typing import Literal
+
+import msgspec
+
+from kasmon.model.event import Event, NoticeRaised, SandboxMoved
+from kasmon.model.housing import Housing, housed
+from kasmon.model.sandbox import Phase, Runtime, Tier
+from kasmon.sandbox.lifecycle import Terms, deadlines
+
+
+class Journal:
+    """The facts of one sandbox. `note` writes one down; an intent that must be on disk is there when it returns."""
+
+    def __init__(
+        self,
+        housing: Housing | None,
+        write: Callable[[Event], None],
+        *,
+        tier: Tier,
+        keeps_memory: bool,
+        terms: Terms,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        """
+        Args:
+            housing: what the facts so far say.
+            write: writes down a fact; may raise, and nothing was noted then.
+            tier: what confines the sandbox.
+            keeps_memory: it can be paused to disk.
+            terms: how long it is kept.
+            clock: the time.
+        """
+        self.housing = housing or Housing(phase=Phase.EXPIRED, is_intended=False, tier=tier)
+        self.clock = clock
+        self._lock = threading.Lock()
+        self._told: set[str] = set()
+        self._write = write
+        self._tier = tier
+        self._keeps_memory = keeps_memory
+        self._terms = terms
+
+    def note(self, event: Event) -> None:
+        """Write *event* down, and count it from then on."""
+        self._write(event)
+        self.heard(event)
+
+    def heard(self, event: Event) -> None:
+        """Count *event*, which is written down already."""
+        with self._lock:
+            self.housing = housed(self.housing, event) or self.housing
+
+    def move(
+        self,
+        phase: Phase,
+        *,
+        intended: bool = False,
+        runtime: Runtime | None = None,
+        generation: int | None = None,
+        held: bool = False,
+        snapshot: str = "",
+        counters: Mapping[str, int] | None = None,
+        lost: str = "",
+        why: str = "",
+        is_used: bool = False,
+    ) -> None:
+        """Note that the sandbox is to go into *phase*, or is in it. *is_used*: a turn begins or ends about now."""
+        at, known = self.clock(), self.housing
+        is_new = generation is not None and generation > known.generation
+        born_at = at if is_new and known.phase is Phase.EXPIRED else known.born_at
+        used_at = at if is_new or is_used or phase is Phase.RESUMING else known.used_at
+        used = msgspec.structs.replace(known, used_at=used_at, born_at=born_at)
+        standby_at, expires_at = deadlines(used, self._terms, keeps_memory=self._keeps_memory)
+        step: Literal["intended", "confirmed"] = "intended" if intended else "confirmed"
+        self.note(
+            SandboxMoved(
+                at=at,
+                phase=phase,
+                step=step,
+                tier=self._tier,
+                runtime=runtime,
+                generation=known.generation if generation is None else generation,
+                turn=known.turn,
+                standby_at=None if phase is Phase.PAUSED else standby_at,
+                expires_at=expires_at,
+                held=held,
+                snapshot=snapshot,
+                counters=dict(known.counters if counters is None else counters),
+                lost=lost,
+                why=why,
+            )
+        )
+
+    def tell(self, text: str, *, is_warning: bool = True) -> None:
+        """Note *text* for people."""
+        self.note(NoticeRaised(at=self.clock(), text=text, level="warning" if is_warning else "info"))
+
+    def tell_once(self, *texts: str) -> None:
+        """Note each of *texts* for people, unless they were told so before."""
+        for text in texts:
+            if text not in self._told:
+                self._told.add(text)
+                self.tell(text)

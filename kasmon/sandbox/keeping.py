@@ -1,0 +1,170 @@
+"""Checkpoints of one sandbox: what can be kept of it is kept, without its credentials, and it goes back to that.
+
+Files are kept whole. Of the interpreters only what can be told by name is, and what could not be is named too. Where
+something kept would hold the value of a credential, it is not kept, and that is told.
+"""
+
+import contextlib
+from pathlib import Path
+from typing import Final
+
+from kasmon.errors import KasmonError, NotFoundError, SandboxError
+from kasmon.model.event import Checkpointed
+from kasmon.model.sandbox import Phase
+from kasmon.paths import write_private
+from kasmon.sandbox import credential
+from kasmon.sandbox.box import FILES_KEPT, MEMORY_LOST, Box
+from kasmon.sandbox.credential import Looked
+from kasmon.sandbox.within import Points, Saved, When
+
+LEAKS: Final = 5
+"""So many files are named that hold the value of a credential."""
+
+
+class Keeping:
+    """The checkpoints of one box. Its calls block, and are made like those of the box that move it."""
+
+    def __init__(self, box: Box, points: Points, inherited: Path | None = None) -> None:
+        """
+        Args:
+            box: the sandbox.
+            points: where its checkpoints lie.
+            inherited: what its interpreters begin with, if that is there.
+        """
+        self._box = box
+        self._points = points
+        self._inherited = inherited
+        self._journal = box.journal
+        box.spare = self.spare
+
+    @property
+    def wants_before(self) -> bool:
+        """Whether nobody kept what the files are like before the next turn, or others may have changed them."""
+        return not self._journal.housing.checkpoints_counted or bool(self._box.policy.workspace)
+
+    def keep(self, when: When, what: str = "") -> str:
+        """Keep what can be kept as it is now; its id, empty where it failed, which is told.
+
+        One that sleeps is woken for that: only so its interpreters can say what they hold.
+
+        Raises:
+            SandboxError: if the sandbox is not what it was after that.
+        """
+        journal, housing = self._journal, self._journal.housing
+        if housing.is_asleep:
+            self._box.wake()
+            try:
+                return self.keep(when, what)
+            finally:
+                self._box.sleep(why=housing.why)
+        turn = housing.turn + (1 if when == "before" else 0)
+        journal.move(Phase.PERSISTING, intended=True, held=True, why=f"keeping a checkpoint ({when} turn {turn})")
+        checkpoint = ""
+        try:
+            checkpoint = self._kept(when, turn, what)
+        except KasmonError as error:
+            journal.tell(f"No checkpoint was kept: {error.message}")
+        self._box.refill()
+        journal.move(housing.phase, held=housing.held, snapshot=housing.snapshot, is_used=when != "asked")
+        return checkpoint
+
+    def restore(self, checkpoint: str) -> str:
+        """Put the sandbox back to *checkpoint*; what is lost by that. Its processes end: they saw other files.
+
+        Raises:
+            NotFoundError: if there is no such checkpoint; nothing changed then.
+            SandboxError: if it could not be done, or there is no sandbox after that.
+        """
+        box, journal = self._box, self._journal
+        content = self._points.state(checkpoint)
+        workspace = box.workspace
+        journal.move(Phase.PERSISTING, intended=True, why=f"going back to checkpoint {checkpoint}")
+        box.quieten()
+        try:
+            self._points.restore(checkpoint, workspace)
+            box.stop()
+        except KasmonError as error:
+            why = f"checkpoint {checkpoint} could not be put back ({error.message.rstrip('.')})"
+            box.stop()
+            box.make(lost=f"{why}: {MEMORY_LOST}; {FILES_KEPT}", why=why)
+            raise
+        lost = next((kept.lost for kept in journal.housing.checkpoints if kept.id == checkpoint), ())
+        return box.make(lost=_not_kept(lost), why=f"back at checkpoint {checkpoint}", content=content)
+
+    def fork(self, checkpoint: str, folder: str, memory: str = "") -> str:
+        """Copy *checkpoint*, or with an empty one all as it is now, for another session; its id.
+
+        Its files go into *folder*, what was kept of interpreters into the file *memory*.
+
+        Raises:
+            NotFoundError: if there is no such checkpoint.
+            SandboxError: if it could not be copied; the folder may hold a part of it then.
+        """
+        checkpoint = checkpoint or self.keep("asked")
+        if not checkpoint:
+            raise SandboxError("there is nothing to fork", "no checkpoint could be kept")
+        self._points.fork(checkpoint, folder)
+        if memory and (content := self._points.state(checkpoint)):
+            write_private(Path(memory), content)
+        return checkpoint
+
+    def purge(self) -> None:
+        """Forget what was kept of interpreters, once the sandbox has ended; files stay."""
+        self._points.purge_memory()
+        if self._inherited is not None:
+            self._inherited.unlink(missing_ok=True)
+
+    def spare(self) -> bytes:
+        """What was kept last of the interpreters; empty where nothing was."""
+        for kept in reversed(self._journal.housing.checkpoints):
+            try:
+                return self._points.state(kept.id)
+            except NotFoundError:
+                continue
+            except KasmonError:
+                return b""
+        with contextlib.suppress(OSError):
+            return self._inherited.read_bytes() if self._inherited else b""
+        return b""
+
+    def _kept(self, when: When, turn: int, what: str) -> str:
+        looked = self._box.clean()
+        saved = self._saved(looked)
+        point = self._points.take(self._box.workspace, turn, when, saved)
+        self._journal.note(
+            Checkpointed(
+                at=self._journal.clock(),
+                checkpoint=point.id,
+                turn=turn,
+                when=when,
+                commit=point.commit,
+                size_bytes=point.size_bytes,
+                kept=saved.kept,
+                lost=saved.lost,
+                what=what,
+            )
+        )
+        self._tell_leaks(looked)
+        return point.id
+
+    def _saved(self, looked: Looked) -> Saved:
+        """What can be kept of the interpreters, without the values of credentials."""
+        if self._box.within is None:
+            return Saved(lost=("everything its interpreters hold: nobody inside answers",))
+        saved = self._box.within.save_state(looked.secrets)
+        if holders := credential.holders(saved.content, looked):
+            return Saved(lost=(*saved.lost, f"everything its interpreters hold: the value of {holders[0]} is in it"))
+        return saved
+
+    def _tell_leaks(self, looked: Looked) -> None:
+        """Tell of files that hold the value of a credential: what wrote it there was no part of kasmon."""
+        files = [f"{path} ({name})" for path, name in credential.files_with(Path(self._box.workspace), looked)]
+        if files:
+            more = f" and {len(files) - LEAKS} more" if len(files) > LEAKS else ""
+            self._journal.tell(
+                f"The value of a credential stands in {', '.join(files[:LEAKS])}{more}; checkpoints keep it."
+            )
+
+
+def _not_kept(names: tuple[str, ...]) -> str:
+    return f"the checkpoint could not keep {', '.join(names[:8])}" if names else ""

@@ -1,0 +1,93 @@
+"""What comes next in a sandbox's life, by its phase, its use and the time. Pure: whoever asks says what time it is.
+
+| it | for so long | then |
+|---|---|---|
+| runs a turn | however long | nothing: a running turn is never idle |
+| runs, unused | `standby_after_s` | sleeps, its memory held |
+| is unused, asleep or not | `idle_timeout_s` | is paused to disk where that is wanted and its tier can; else it ends |
+| is there | `max_lifetime_s` | ends, once its turn is over |
+
+It sleeps only where no turn runs: once a turn at most, never between the calls of one.
+"""
+
+from enum import StrEnum
+from typing import Literal
+
+import msgspec
+
+from kasmon.model.housing import Housing
+from kasmon.model.sandbox import Phase
+
+NOBODY = "nobody used it for {}"
+TOO_OLD = "it was there for {}"
+
+
+class Terms(msgspec.Struct, frozen=True, kw_only=True):
+    """How long a sandbox is kept, in seconds; 0 is for ever."""
+
+    standby_after_s: float = 900.0
+    idle_timeout_s: float = 1800.0
+    max_lifetime_s: float = 86_400.0
+    on_timeout: Literal["pause", "end"] = "pause"
+    auto_resume: bool = True
+
+
+class Step(StrEnum):
+    """What is to be done with a sandbox."""
+
+    STANDBY = "standby"
+    PAUSE = "pause"
+    END = "end"
+
+
+class Due(msgspec.Struct, frozen=True):
+    """A step, and from when on it is to be taken, in seconds since the epoch."""
+
+    step: Step
+    at: float
+    why: str
+
+
+def due(housing: Housing, terms: Terms, *, keeps_memory: bool, in_turn: bool) -> Due | None:
+    """The next step of the sandbox of *housing* if nobody uses it meanwhile; None where none is to come.
+
+    Args:
+        housing: what is known of it.
+        terms: how long it is kept.
+        keeps_memory: its tier can pause to disk.
+        in_turn: a turn runs in it.
+    """
+    if in_turn or housing.phase is Phase.EXPIRED:
+        return None
+    steps: list[Due] = []
+    is_on_disk = housing.phase is Phase.PAUSED and not housing.held
+    if terms.max_lifetime_s:
+        steps.append(Due(Step.END, housing.born_at + terms.max_lifetime_s, TOO_OLD.format(told(terms.max_lifetime_s))))
+    if terms.idle_timeout_s and not is_on_disk:
+        pauses = terms.on_timeout == "pause" and keeps_memory
+        why = NOBODY.format(told(terms.idle_timeout_s))
+        steps.append(Due(Step.PAUSE if pauses else Step.END, housing.used_at + terms.idle_timeout_s, why))
+    if terms.standby_after_s and housing.phase is Phase.RUNNING:
+        why = NOBODY.format(told(terms.standby_after_s))
+        steps.append(Due(Step.STANDBY, housing.used_at + terms.standby_after_s, why))
+    return min(steps, key=lambda step: (step.at, step.step is Step.STANDBY), default=None)
+
+
+def deadlines(housing: Housing, terms: Terms, *, keeps_memory: bool) -> tuple[float | None, float | None]:
+    """When it goes to sleep, and when it is paused or ends, if nobody uses it; None where it never does."""
+    runs = msgspec.structs.replace(housing, phase=Phase.RUNNING)
+    wakeful = msgspec.structs.replace(terms, standby_after_s=0.0)
+    ends = due(runs, wakeful, keeps_memory=keeps_memory, in_turn=False)
+    expires_at = None if ends is None else ends.at
+    standby_at = housing.used_at + terms.standby_after_s if terms.standby_after_s else None
+    if standby_at is not None and expires_at is not None and standby_at >= expires_at:
+        standby_at = None
+    return standby_at, expires_at
+
+
+def told(seconds: float) -> str:
+    """*seconds* for people: `15 min`, `24 h`, `2.5 s`."""
+    for unit, size in (("h", 3600.0), ("min", 60.0)):
+        if seconds >= size and seconds % size == 0:
+            return f"{seconds / size:g} {unit}"
+    return f"{seconds:g} s"

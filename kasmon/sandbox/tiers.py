@@ -1,0 +1,61 @@
+"""Which tiers of sandbox there are, and what belongs to each: none is loaded before it is wanted."""
+
+from importlib import import_module
+from typing import Final
+
+from kasmon.errors import UnableError
+from kasmon.model.permission import SessionId
+from kasmon.model.sandbox import Policy, Runtime, Tier
+from kasmon.paths import Places
+from kasmon.sandbox.base import Sandbox
+from kasmon.sandbox.within import Points, Within
+
+TIERS: Final[dict[Tier, str]] = {"jail": "kasmon.sandbox.jail.bubblewrap:Jail"}
+"""Tier -> where its sandbox is."""
+
+
+def tier_of(policy: Policy) -> Sandbox:
+    """What confines the sandbox of *policy*.
+
+    Raises:
+        UnableError: if this version has no such tier.
+    """
+    return load(policy.tier)
+
+
+def load(tier: Tier) -> Sandbox:
+    """The sandbox of *tier*.
+
+    Raises:
+        UnableError: if this version has no such tier.
+    """
+    if tier not in TIERS:
+        raise UnableError(
+            f"there is no sandbox {tier!r} in this version of kasmon.", hint=f"There are {', '.join(TIERS)}."
+        )
+    module, _, name = TIERS[tier].partition(":")
+    sandbox: Sandbox = getattr(import_module(module), name)()
+    return sandbox
+
+
+def furnish(sandbox: Sandbox, policy: Policy) -> str:
+    """The workspace of a sandbox of *policy* that is yet to be made; it is there then, and of whom it should be."""
+    ground = getattr(sandbox, "ground", None)
+    if ground is not None and not policy.workspace:
+        ground.make(policy.session)
+        ground.own_workspace(policy.session)
+    return sandbox.workspace(policy)
+
+
+def reach(runtime: Runtime, name: str = "") -> Within:
+    """The agent inside the sandbox that lives at *runtime*, of the session called *name*."""
+    from kasmon.sandbox.channel import Channel
+
+    return Channel(runtime.socket, name=name)
+
+
+def points(places: Places, session: SessionId) -> Points:
+    """Where the checkpoints of *session* lie."""
+    from kasmon.sandbox.checkpoint.checkpoint import Checkpoints
+
+    return Checkpoints(places.checkpoints(session))

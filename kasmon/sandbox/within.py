@@ -1,0 +1,108 @@
+"""What whoever keeps a sandbox needs of the agent inside it, and of the place where its checkpoints lie."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Literal, Protocol, TypeAlias
+
+import msgspec
+
+from kasmon.model.sandbox import Interpreter, Ran, Service
+
+When: TypeAlias = Literal["before", "after", "asked"]
+Output: TypeAlias = Callable[[str, str], None]
+"""Called with `stdout` or `stderr`, and what was written there."""
+
+
+class State(msgspec.Struct, frozen=True, kw_only=True):
+    """How the interpreters inside stand."""
+
+    counters: Mapping[str, int] = {}
+    """Interpreter -> how many runs it has had, restarts counted through."""
+    busy: Sequence[str] = ()
+
+
+class Saved(msgspec.Struct, frozen=True, kw_only=True):
+    """What could be kept of the interpreters: opaque, and by name."""
+
+    content: bytes = b""
+    kept: tuple[str, ...] = ()
+    lost: tuple[str, ...] = ()
+
+
+class Within(Protocol):
+    """The agent inside. All calls may block and raise `SandboxError`."""
+
+    def run(
+        self,
+        interpreter: Interpreter,
+        code: str,
+        *,
+        timeout_s: float,
+        variables: Mapping[str, str] = ...,
+        on_output: Output | None = ...,
+        cap: int | None = ...,
+        run: str = ...,
+    ) -> Ran: ...
+
+    def interrupt(self, interpreter: Interpreter) -> bool: ...
+
+    def ping(self, nonce: str) -> State: ...
+
+    def set_clock(self, at: float) -> float:
+        """Put its clock to *at*; how many seconds it was behind."""
+        ...
+
+    def write_volatile(self, path: str, content: bytes, mode: int) -> None: ...
+
+    def listens(self, port: int, limit_s: float) -> bool: ...
+
+    def spawn(self, service: Service) -> None: ...
+
+    def forget(self, variables: Sequence[str], values: Sequence[str] = ...) -> Mapping[str, Sequence[str]]:
+        """Take *variables* and what holds one of *values* out of the interpreters; the names that went, of each."""
+        ...
+
+    def save_state(self, secrets: Sequence[str] = ...) -> Saved:
+        """What the interpreters hold, but for what holds one of *secrets*."""
+        ...
+
+    def prewarm(self, interpreters: Sequence[Interpreter]) -> Mapping[str, str]:
+        """Start these now, so that no run waits for that; why not, for each that cannot be."""
+        ...
+
+    def load_state(self, content: bytes) -> Saved: ...
+
+    def close(self) -> None: ...
+
+
+class Point(msgspec.Struct, frozen=True, kw_only=True):
+    """A checkpoint, as its store has it."""
+
+    id: str
+    commit: str = ""
+    size_bytes: int = 0
+
+
+class Points(Protocol):
+    """Where the checkpoints of one session lie. All calls may block and raise `SandboxError`."""
+
+    def take(self, workspace: str, turn: int, when: When, saved: Saved, /) -> Point: ...
+
+    def restore(self, checkpoint: str, workspace: str, /) -> object:
+        """Put the files of *checkpoint* in the place of those in *workspace*, whole or not at all."""
+        ...
+
+    def fork(self, checkpoint: str, folder: str, /) -> object:
+        """Copy *checkpoint* into *folder*: its files, and what was kept of interpreters."""
+        ...
+
+    def purge_memory(self) -> None:
+        """Forget all that was kept of interpreters."""
+        ...
+
+    def state(self, checkpoint: str, /) -> bytes:
+        """What was kept of the interpreters; empty where nothing was.
+
+        Raises:
+            NotFoundError: if there is no such checkpoint.
+        """
+        ...

@@ -1,0 +1,152 @@
+"""A session of interpreters comes into being: its policy, its files, the fleet told; and what is left of one goes."""
+
+import contextlib
+import shutil
+import socket
+import time
+from collections.abc import Sequence
+from typing import Final, Literal
+
+import msgspec
+
+from kasmon.config import Config, Sandboxing
+from kasmon.errors import SandboxError, UnavailableError, UsageError
+from kasmon.model.command import Launch, Mode
+from kasmon.model.event import SessionCreated, SessionForgotten
+from kasmon.model.permission import SessionId
+from kasmon.model.sandbox import Policy, Tier
+from kasmon.paths import Places, expanded, write_private
+from kasmon.sandbox import credential, tiers
+from kasmon.supervisor.create import claim
+from kasmon.supervisor.names import announce, note, proper
+
+BACKEND: Final = "interpreter"
+CALLED: Final = "interpreters"
+
+
+class NewSandbox(msgspec.Struct, frozen=True, kw_only=True):
+    """A sandbox of interpreters that somebody wants. What is left out comes from the config."""
+
+    name: str
+    tier: Tier | None = None
+    size: Literal["default", "build", "max"] | None = None
+    folder: str = ""
+    """What is /workspace inside; empty is a folder of its own, which goes with the session."""
+    project: str | None = None
+    """What is /project inside."""
+    project_writable: bool | None = None
+    hosts: Sequence[str] | None = None
+    """Whom it may reach."""
+
+
+def policy_of(config: Sandboxing, session: SessionId, **given: object) -> Policy:
+    """What *config* makes of the sandbox of *session*, but for what was *given*.
+
+    Raises:
+        UsageError: if a credential makes no sense as it is described.
+    """
+    for described in config.credentials:
+        if why := credential.fault(described):
+            raise UsageError(f"the sandbox cannot be made: {why}.", hint="See the config's [sandbox].")
+    policy = Policy(
+        session=session,
+        tier=config.tier,
+        size=config.size,
+        project=str(expanded(config.project)) if config.project else "",
+        project_writable=config.project_writable,
+        hosts=config.network,
+        mounts=config.mounts,
+        volatile=config.volatile,
+        services=config.services,
+        credentials=config.credentials,
+    )
+    return msgspec.structs.replace(policy, **given)
+
+
+def prepared(places: Places, config: Config, wanted: NewSandbox, at: float) -> Launch:
+    """Make the session known to the fleet; how it is to be started."""
+    name = proper(wanted.name)
+    given: dict[str, object] = {
+        "tier": wanted.tier,
+        "size": wanted.size,
+        "workspace": _folder(wanted.folder) if wanted.folder else None,
+        "project": _folder(wanted.project) if wanted.project else None,
+        "project_writable": wanted.project_writable,
+        "hosts": None if wanted.hosts is None else tuple(wanted.hosts),
+    }
+    given = {key: value for key, value in given.items() if value is not None}
+    policy = policy_of(config.sandbox, SessionId(""), **given)
+    return made_known(places, name, policy, at)
+
+
+def made_known(places: Places, name: str, policy: Policy, at: float) -> Launch:
+    """Make a session called *name* with a sandbox like *policy* known to the fleet; how it is to be started."""
+    sandbox = tiers.load(policy.tier)
+    try:
+        places.make()
+        session = claim(places)
+        policy = msgspec.structs.replace(policy, session=session)
+        launch = Launch(
+            session=session,
+            name=name,
+            agent=CALLED,
+            mode=Mode.INTERPRETER,
+            backend=BACKEND,
+            workdir=sandbox.workspace(policy),
+            sandbox=policy.tier,
+            created_at=at,
+        )
+        _furnish(places, launch, policy)
+    except OSError as error:
+        raise UnavailableError(f"cannot write into {str(places.state)!r}: {error.strerror or error}.") from error
+    return launch
+
+
+def _furnish(places: Places, launch: Launch, policy: Policy) -> None:
+    """Fill the session's folder and tell the fleet; or leave no folder."""
+    try:
+        write_private(places.sandbox(launch.session), msgspec.json.encode(policy))
+        write_private(places.launch(launch.session), msgspec.json.encode(launch))
+        announce(places, SessionCreated(at=launch.created_at, launch=launch, machine=socket.gethostname()))
+    except BaseException:
+        shutil.rmtree(places.folder(launch.session), ignore_errors=True)
+        raise
+
+
+def policy_of_session(places: Places, session: SessionId) -> Policy:
+    """What the sandbox of *session* is.
+
+    Raises:
+        SandboxError: if nothing says so.
+    """
+    try:
+        return msgspec.json.decode(places.sandbox(session).read_bytes(), type=Policy)
+    except (OSError, msgspec.DecodeError) as error:
+        raise SandboxError(f"the sandbox of {session!r} is not known", str(error)) from error
+
+
+def taken_back(places: Places, session: SessionId) -> None:
+    """Forget a session that never began."""
+    cleared(places, session)
+    note(places, SessionForgotten(at=time.time(), session=session))
+    shutil.rmtree(places.folder(session), ignore_errors=True)
+
+
+def cleared(places: Places, session: SessionId) -> None:
+    """Remove what is kept of a sandbox that is gone."""
+    with contextlib.suppress(SandboxError):
+        policy = policy_of_session(places, session)
+        sandbox = tiers.load(policy.tier)
+        sandbox.destroy(policy, None)
+        sandbox.forget(policy)
+    shutil.rmtree(places.checkpoints(session), ignore_errors=True)
+    places.inherited(session).unlink(missing_ok=True)
+    places.socket(session).unlink(missing_ok=True)
+
+
+def _folder(name: str) -> str:
+    folder = expanded(name).absolute()
+    if not folder.is_dir():
+        why = "is no folder" if folder.exists() else "does not exist"
+        raise UsageError(f"the folder {str(folder)!r} {why}.", hint="Make it first, or give another.")
+    return str(folder)

@@ -1,0 +1,78 @@
+"""An agent inside a sandbox, as its facts tell: whose process it is, how it is confined, and that it sleeps."""
+
+import pytest
+
+from kasmon.model.command import Launch, Mode
+from kasmon.model.event import (
+    ConfinementSeen,
+    Event,
+    SandboxMoved,
+    SessionEnded,
+    SessionStarted,
+    SignalSeen,
+    TurnEnded,
+    TurnStarted,
+)
+from kasmon.model.permission import SessionId
+from kasmon.model.sandbox import Phase, Runtime
+from kasmon.model.session import Session, apply, created
+from kasmon.model.state import SessionState
+
+ME = SessionId("abcdefgh")
+SEEN = ConfinementSeen(at=3.0, ok=True, pid=44, pid_started=7.5, runtime=Runtime(pid=43, started=7.4, front=42))
+ASLEEP = SandboxMoved(at=9.0, phase=Phase.PAUSED, held=True, generation=0)
+AWAKE = SandboxMoved(at=11.0, phase=Phase.RUNNING, generation=0)
+READS = SignalSeen(at=4.0, source="screen", value="idle", rule="prompt")
+PRINTS = SignalSeen(at=10.0, source="screen", value="working")
+
+
+def session(mode: Mode, *events: Event) -> Session:
+    backend = "tmux" if mode is Mode.TMUX else "codex"
+    now = created(Launch(session=ME, name="x", agent="codex", mode=mode, backend=backend, sandbox="jail"), 0.0)
+    for event in (SessionStarted(at=2.0, generation=1, mode=mode, pid=42, pid_started=7.4), *events):
+        now = apply(now, event)
+    return now
+
+
+@pytest.mark.parametrize("mode", [Mode.TMUX, Mode.SDK])
+def test_its_process_is_its_own_inside_and_what_stands_in_front_is_kept(mode: Mode) -> None:
+    before, now = session(mode), session(mode, SEEN)
+
+    assert (42, 44, 7.5) == (before.pid, now.pid, now.pid_started)
+    assert now.housing is not None
+    assert now.housing.runtime is not None
+    assert (42, 43) == (now.housing.runtime.front, now.housing.runtime.pid)
+    assert now.housing.confinement is not None
+    assert ("running", True) == (now.phase, now.housing.confinement.ok)
+
+
+@pytest.mark.parametrize("mode", [Mode.TMUX, Mode.SDK])
+def test_it_stands_by_until_it_goes_on_whatever_its_screen_says(mode: Mode) -> None:
+    asleep = session(mode, READS, SEEN, ASLEEP, PRINTS)
+    awake = apply(apply(asleep, AWAKE), SignalSeen(at=12.0, source="screen", value="idle"))
+
+    assert (SessionState.STANDBY, "sandbox", 9.0, "paused") == (asleep.state, asleep.source, asleep.since, asleep.phase)
+    assert None is asleep.recheck_at
+    assert (SessionState.IDLE, "running", 44) == (awake.state, awake.phase, awake.pid)
+    assert awake.housing is not None
+    assert awake.housing.runtime is not None
+
+
+def test_a_turn_after_it_was_woken_is_work() -> None:
+    assert SessionState.WORKING is session(Mode.SDK, SEEN, ASLEEP, AWAKE, TurnStarted(at=12.0)).state
+    turn = (TurnStarted(at=4.0), TurnEnded(at=5.0, reason="done"))
+    assert SessionState.STANDBY is session(Mode.SDK, SEEN, *turn, ASLEEP).state
+
+
+@pytest.mark.parametrize("mode", [Mode.TMUX, Mode.SDK])
+def test_its_end_is_its_sandboxs_and_the_next_one_is_looked_at_anew(mode: Mode) -> None:
+    ended = session(mode, SEEN, ASLEEP, SessionEnded(at=20.0, exit_code=0))
+    again = apply(ended, SessionStarted(at=30.0, generation=2, mode=mode, pid=52))
+
+    assert (SessionState.ENDED, "expired") == (ended.state, ended.phase)
+    assert ended.housing is not None
+    assert None is ended.housing.runtime
+    assert again.housing is not None
+    assert (None, None, 52) == (again.housing.confinement, again.housing.runtime, again.pid)
+    assert SessionState.STANDBY is not again.state
+    assert SessionState.ENDED is apply(ended, ASLEEP).state

@@ -1,0 +1,140 @@
+"""A tier that confines nothing, for tests of what is the same in every tier: the agent inside is started as it is."""
+
+import contextlib
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Final
+
+import psutil
+
+import kasmon.sandbox.inside
+from kasmon.boot import boot
+from kasmon.errors import SandboxError, UnableError
+from kasmon.host.alive import is_running, started_at
+from kasmon.model.sandbox import Policy, Runtime, Tier
+from kasmon.sandbox.base import Probe, Slept
+from tests.waiting import until
+
+AGENT: Final = Path(next(iter(kasmon.sandbox.inside.__path__))) / "agent.py"
+READY_S: Final = 10.0
+
+
+class Bare:
+    """Its sandboxes live in folders below *root*, which is short enough for sockets."""
+
+    tier: Tier = "jail"
+    keeps_memory = False
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.made: list[subprocess.Popen[bytes]] = []
+        self.fails = ""
+        """Why its next act fails; empty where it does not."""
+
+    def workspace(self, policy: Policy, /) -> str:
+        folder = Path(policy.workspace) if policy.workspace else self.root / policy.session / "workspace"
+        folder.mkdir(parents=True, exist_ok=True)
+        return str(folder)
+
+    def probe(self) -> Probe:
+        return Probe(tier=self.tier, ok=True)
+
+    def create(self, policy: Policy, /) -> Runtime:
+        self._may()
+        ground = self.root / policy.session
+        (ground / "home").mkdir(parents=True, exist_ok=True)
+        path = ground / "s"
+        path.unlink(missing_ok=True)
+        listening = socket.socket(socket.AF_UNIX)
+        listening.bind(str(path))
+        listening.listen(64)
+        told, ready = os.pipe()
+        environment = {
+            "PATH": os.environ["PATH"],
+            "HOME": str(ground / "home"),
+            "LANG": "C.UTF-8",
+            "TMPDIR": str(ground),
+            "KASMON_LISTEN_FD": str(listening.fileno()),
+            "KASMON_READY_FD": str(ready),
+        }
+        child = subprocess.Popen(
+            [sys.executable, "-I", "-S", str(AGENT)],
+            cwd=self.workspace(policy),
+            env=environment,
+            pass_fds=(listening.fileno(), ready),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=None if os.environ.get("KASMON_DEV") else subprocess.DEVNULL,
+            start_new_session=True,
+        )
+        self.made.append(child)
+        listening.close()
+        os.close(ready)
+        with os.fdopen(told, "rb") as pipe:
+            if pipe.read(1) != b"R":
+                raise SandboxError("no sandbox was made", "the agent inside ended at once")
+        return Runtime(
+            pid=child.pid, started=started_at(child.pid) or 0.0, boot=boot(), socket=str(path), ground=str(ground)
+        )
+
+    def find(self, policy: Policy, runtime: Runtime, /) -> bool:
+        return is_running(runtime.pid, runtime.started, runtime.boot)
+
+    def wrap(self, policy: Policy, argv: Sequence[str], workdir: str, variables: Mapping[str, str], /) -> list[str]:
+        return list(argv)
+
+    def pause(self, policy: Policy, runtime: Runtime, /, *, to_disk: bool = False) -> Slept:
+        self._may()
+        if to_disk:
+            raise UnableError("this tier keeps no memory.")
+        for process in self._family(runtime):
+            process.suspend()
+        return Slept(held=True)
+
+    def resume(self, policy: Policy, runtime: Runtime, slept: Slept, /) -> Runtime:
+        self._may()
+        if not self.find(policy, runtime):
+            raise SandboxError("the sandbox cannot be resumed", "its process is gone")
+        for process in self._family(runtime):
+            process.resume()
+        return runtime
+
+    def destroy(self, policy: Policy, runtime: Runtime | None, /) -> None:
+        """Of a sandbox that nobody knows the runtime of, every agent that this object made for the session."""
+        ground = self.root / policy.session
+        for child in self.made:
+            if child.poll() is None and psutil.Process(child.pid).environ().get("HOME") == str(ground / "home"):
+                self._end(child.pid)
+        if runtime is not None and self.find(policy, runtime):
+            self._end(runtime.pid)
+            until(lambda: not self.find(policy, runtime))
+        with contextlib.suppress(FileNotFoundError):
+            (ground / "s").unlink()
+
+    def forget(self, policy: Policy, /) -> None:
+        shutil.rmtree(self.root / policy.session, ignore_errors=True)
+
+    def _may(self) -> None:
+        if self.fails:
+            why, self.fails = self.fails, ""
+            raise SandboxError("it failed", why)
+
+    def _family(self, runtime: Runtime) -> list[psutil.Process]:
+        agent = psutil.Process(runtime.pid)
+        return [agent, *agent.children(recursive=True)]
+
+    def _end(self, pid: int) -> None:
+        with contextlib.suppress(psutil.Error):
+            agent = psutil.Process(pid)
+            for process in [*agent.children(recursive=True), agent]:
+                with contextlib.suppress(psutil.Error):
+                    os.kill(process.pid, signal.SIGKILL)
+            for child in self.made:
+                if child.pid == pid:
+                    child.wait(10)

@@ -1,0 +1,137 @@
+"""What every tier of sandbox promises; a tier's test file inherits it and gives the tier."""
+
+import contextlib
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from kasmon.errors import KasmonError, UnableError
+from kasmon.model.permission import SessionId
+from kasmon.model.sandbox import Policy, Ran, Runtime
+from kasmon.sandbox.base import Sandbox
+from kasmon.sandbox.channel import Channel
+
+Made = tuple[Policy, Runtime]
+
+
+class SandboxContract:
+    """A subclass gives a fixture `tier`."""
+
+    names = ("aaaaaaaa", "bbbbbbbb")
+
+    @pytest.fixture
+    def make(self, tier: Sandbox) -> Iterator[Callable[[str], Made]]:
+        """Makes a sandbox for a session of that name; all are gone at the end."""
+        made: list[Policy] = []
+
+        def make(name: str) -> Made:
+            policy = Policy(session=SessionId(name))
+            made.append(policy)
+            return policy, tier.create(policy)
+
+        yield make
+        for policy in made:
+            tier.destroy(policy, None)
+            tier.forget(policy)
+
+    def ran(self, runtime: Runtime, interpreter: str, code: str) -> Ran:
+        with contextlib.closing(Channel(runtime.socket)) as inside:
+            return inside.run(interpreter, code, timeout_s=20)  # type: ignore[arg-type]
+
+    def test_what_an_interpreter_holds_is_there_for_the_next_one_who_asks(self, make: Callable[[str], Made]) -> None:
+        _, runtime = make(self.names[0])
+
+        self.ran(runtime, "python", "x = 42")
+
+        assert "42\n" == self.ran(runtime, "python", "print(x)").stdout
+
+    def test_its_workspace_is_the_folder_that_it_names(self, tier: Sandbox, make: Callable[[str], Made]) -> None:
+        policy, runtime = make(self.names[0])
+
+        self.ran(runtime, "bash", "echo hello > greeting")
+
+        folder = Path(runtime.workspace or tier.workspace(policy))
+        assert "hello\n" == (folder / "greeting").read_text()
+
+    def test_two_sandboxes_share_neither_variables_nor_files(self, make: Callable[[str], Made]) -> None:
+        (_, one), (_, other) = make(self.names[0]), make(self.names[1])
+
+        for runtime, value in ((one, 1), (other, 2)):
+            self.ran(runtime, "python", f"x = {value}; open('x', 'w').write(str(x))")
+
+        assert "1 1\n" == self.ran(one, "python", "print(x, open('x').read())").stdout
+
+    def test_what_sleeps_is_found_and_goes_on_with_all_it_held(
+        self, tier: Sandbox, make: Callable[[str], Made]
+    ) -> None:
+        policy, runtime = make(self.names[0])
+        self.ran(runtime, "python", "x = 42")
+
+        slept = tier.pause(policy, runtime)
+        assert tier.find(policy, runtime)
+        again = tier.resume(policy, runtime, slept)
+
+        assert "42\n" == self.ran(again, "python", "print(x)").stdout
+
+    def test_a_tier_that_keeps_no_memory_says_so_and_the_sandbox_runs_on(
+        self, tier: Sandbox, make: Callable[[str], Made]
+    ) -> None:
+        policy, runtime = make(self.names[0])
+        if tier.keeps_memory:
+            pytest.skip("it keeps it")
+
+        with pytest.raises(UnableError):
+            tier.pause(policy, runtime, to_disk=True)
+
+        assert "1\n" == self.ran(runtime, "bash", "echo 1").stdout
+
+    def test_what_is_destroyed_is_gone_even_if_it_slept_and_its_files_stay(
+        self, tier: Sandbox, make: Callable[[str], Made]
+    ) -> None:
+        policy, runtime = make(self.names[0])
+        self.ran(runtime, "bash", "echo hello > greeting")
+        tier.pause(policy, runtime)
+
+        tier.destroy(policy, runtime)
+        tier.destroy(policy, runtime)
+
+        assert not tier.find(policy, runtime)
+        assert not Path(runtime.socket).exists()
+        assert (Path(runtime.workspace or tier.workspace(policy)) / "greeting").exists()
+
+    def test_one_of_which_nobody_knows_where_it_lives_can_be_destroyed(
+        self, tier: Sandbox, make: Callable[[str], Made]
+    ) -> None:
+        policy, runtime = make(self.names[0])
+
+        tier.destroy(policy, None)
+
+        assert not tier.find(policy, runtime)
+
+    def test_another_process_of_the_same_id_is_not_the_sandbox(
+        self, tier: Sandbox, make: Callable[[str], Made]
+    ) -> None:
+        policy, runtime = make(self.names[0])
+
+        assert not tier.find(policy, msgspec.structs.replace(runtime, started=runtime.started + 60))
+        assert not tier.find(policy, msgspec.structs.replace(runtime, boot="another"))
+
+    def test_what_is_gone_cannot_be_resumed(self, tier: Sandbox, make: Callable[[str], Made]) -> None:
+        policy, runtime = make(self.names[0])
+        slept = tier.pause(policy, runtime)
+        tier.destroy(policy, runtime)
+
+        with pytest.raises(KasmonError):
+            tier.resume(policy, runtime, slept)
+
+    def test_a_session_that_is_forgotten_leaves_no_files(self, tier: Sandbox, make: Callable[[str], Made]) -> None:
+        policy, runtime = make(self.names[0])
+        folder = Path(runtime.workspace or tier.workspace(policy))
+        tier.destroy(policy, runtime)
+
+        tier.forget(policy)
+        tier.forget(policy)
+
+        assert not folder.exists()

@@ -1,0 +1,361 @@
+"""One sandbox through its life: found again or made, put to sleep and woken, healed before anybody trusts it, ended."""
+
+import os
+import shutil
+import signal
+import socket
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from kasmon.errors import NotFoundError, RefusedError, SandboxError
+from kasmon.model.event import Checkpointed, SandboxMoved
+from kasmon.model.sandbox import Credential, Phase, Policy, Service, Volatile
+from kasmon.sandbox.box import Box
+from tests.sandbox.stage import ME, Stage
+from tests.waiting import until
+
+pytestmark = pytest.mark.sandboxes
+BEGUN, DONE = "intended", "confirmed"
+
+
+@pytest.fixture
+def stage() -> Iterator[Stage]:
+    root = Path(tempfile.mkdtemp(prefix="ks-", dir="/tmp"))
+    built = Stage(root)
+    yield built
+    built.close()
+    shutil.rmtree(root)
+
+
+def said(box: Box, code: str, interpreter: str = "bash") -> str:
+    return box.run(interpreter, code, variables=box.credentials().values).stdout  # type: ignore[arg-type]
+
+
+def test_a_sandbox_is_made_once_and_its_phases_are_told(stage: Stage) -> None:
+    box = stage.host()
+
+    assert "" == box.arrive()
+
+    assert [(Phase.CREATING, BEGUN), (Phase.CREATING, DONE), (Phase.RUNNING, DONE)] == stage.moves()
+    assert "ok\n" == said(box, "echo ok")
+
+
+def test_the_five_phases_of_a_night_are_told_in_order(stage: Stage) -> None:
+    box = stage.arrived()
+    stage.facts.clear()
+
+    box.sleep()
+    box.wake()
+
+    phases = [Phase.PAUSING, Phase.PERSISTING, Phase.PAUSED, Phase.RESUMING, Phase.HEALING, Phase.RUNNING]
+    assert phases == [phase for phase, _ in stage.moves()]
+
+
+def test_what_sleeps_runs_nothing_and_goes_on_with_what_it_held(stage: Stage) -> None:
+    box = stage.arrived()
+    said(box, "x=42")
+    box.sleep()
+
+    with pytest.raises(RefusedError, match="paused"):
+        said(box, "echo $x")
+    assert "" == box.wake()
+    assert "42\n" == said(box, "echo $x")
+
+
+def test_the_next_host_finds_the_sandbox_of_the_one_that_died(stage: Stage) -> None:
+    said(stage.arrived(), "x=42")
+
+    after = stage.host()
+
+    assert "" == after.arrive()
+    assert "42\n" == said(after, "echo $x")
+    assert 1 == stage.living
+
+
+def test_the_next_host_lets_sleep_what_slept(stage: Stage) -> None:
+    before = stage.arrived()
+    said(before, "x=42")
+    before.sleep()
+    stage.facts.append(stage.facts[-1])
+
+    after = stage.arrived()
+
+    assert Phase.PAUSED is after.phase
+    assert "" == after.wake()
+    assert "42\n" == said(after, "echo $x")
+
+
+def test_a_sandbox_that_is_gone_is_made_anew_over_the_same_files_and_that_is_told(stage: Stage) -> None:
+    before = stage.arrived()
+    said(before, "x=42; echo kept > file")
+    stage.tier.made[0].kill()
+    stage.tier.made[0].wait()
+
+    after = stage.host()
+    lost = after.arrive()
+
+    assert "the sandbox was gone: what its interpreters held is lost; its files are as they were" == lost
+    assert "kept\n\n" == said(after, "cat file; echo $x")
+    assert 2 == after.journal.housing.generation
+
+
+def test_a_sandbox_that_does_not_answer_in_time_is_not_trusted(stage: Stage) -> None:
+    before = stage.arrived()
+    said(before, "x=42")
+    runtime = before.journal.housing.runtime
+    assert runtime is not None
+    path = Path(runtime.socket)
+    path.rename(path.with_name("away"))
+
+    after = stage.host()
+    lost = after.arrive()
+
+    assert "what its interpreters held is lost" in lost
+    assert "\n" == said(after, "echo $x")
+    assert 1 == stage.living
+
+
+def test_an_interpreter_that_began_anew_meanwhile_is_told(stage: Stage) -> None:
+    box = stage.arrived()
+    pid = int(said(box, "x=1; echo $$"))
+    counted = {"bash": 7}
+    stage.facts.append(msgspec.structs.replace(_last_move(stage), counters=counted))
+    os.kill(pid, signal.SIGKILL)
+
+    stage.arrived()
+
+    assert "bash has lost what it held" in stage.told()
+
+
+def test_volatile_files_are_written_anew_after_sleep(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MINE", "hunter2-hunter2")
+    path = str(stage.root / "token")
+    stage.policy = Policy(
+        session=ME,
+        volatile=(Volatile(path=path, source="TOKEN"), Volatile(path=f"{path}.conf", content="mode=1\n", mode=0o644)),
+        credentials=(Credential(name="TOKEN", variable="MINE"),),
+    )
+    box = stage.arrived()
+    assert "hunter2-hunter2" == Path(path).read_text()
+    box.sleep()
+    for file in (path, f"{path}.conf"):
+        Path(file).unlink()
+
+    box.wake()
+
+    assert "hunter2-hunter2" == Path(path).read_text()
+    assert ("mode=1\n", 0o644) == (Path(f"{path}.conf").read_text(), Path(f"{path}.conf").stat().st_mode & 0o777)
+
+
+def test_a_failed_pause_is_a_warning_and_the_sandbox_runs_on(stage: Stage) -> None:
+    box = stage.arrived()
+    said(box, "x=42")
+    stage.tier.fails = "the kernel said no"
+
+    box.sleep()
+
+    assert "The sandbox was not put to sleep: it failed: the kernel said no." in stage.told()
+    assert Phase.RUNNING is box.phase
+    assert "42\n" == said(box, "echo $x")
+
+
+def test_a_sandbox_that_cannot_be_resumed_is_replaced_and_what_was_lost_is_said(stage: Stage) -> None:
+    box = stage.arrived()
+    said(box, "x=42")
+    box.sleep()
+    stage.tier.fails = "it would not"
+
+    lost = box.wake()
+
+    assert lost.startswith("it could not be resumed (it failed: it would not): what its interpreters held is lost")
+    assert 1 == stage.living
+
+
+def test_a_sandbox_that_cannot_be_made_leaves_nothing(stage: Stage) -> None:
+    stage.tier.fails = "there is no room"
+
+    with pytest.raises(SandboxError, match="there is no room"):
+        stage.arrived()
+
+    assert (Phase.EXPIRED, DONE) == stage.moves()[-1]
+    assert 0 == stage.living
+
+
+def test_the_end_leaves_no_process_and_no_socket(stage: Stage) -> None:
+    box = stage.arrived()
+    runtime = box.journal.housing.runtime
+    said(box, "sleep 1000 & echo kept > file")
+    assert runtime is not None
+
+    box.end("over")
+    box.end("over")
+
+    assert 0 == stage.living
+    assert not Path(runtime.socket).exists()
+    assert (Path(box.workspace) / "file").exists()
+    with pytest.raises(SandboxError, match="over"):
+        box.wake()
+
+
+def test_credentials_reach_a_run_and_no_longer_the_next_one(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MINE", "hunter2-hunter2")
+    stage.policy = Policy(session=ME, credentials=(Credential(name="TOKEN", variable="MINE", aliases=("OTHER",)),))
+    box = stage.arrived()
+
+    assert "hunter2-hunter2 hunter2-hunter2\n" == said(box, "echo $TOKEN $OTHER")
+    monkeypatch.setenv("MINE", "another-value")
+    assert "another-value\n" == said(box, "echo $TOKEN")
+    monkeypatch.delenv("MINE")
+    assert "none\n" == said(box, "echo ${TOKEN:-none}")
+
+
+def test_no_checkpoint_holds_a_credential_wherever_code_put_it(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The canary: in an interpreter's names, in a volatile file, in an environment; and one that stays is told."""
+    canary = "canary-7f3a91c2e5"
+    monkeypatch.setenv("MINE", canary)
+    stage.policy = Policy(
+        session=ME,
+        volatile=(Volatile(path=str(stage.root / ME / "workspace" / "token"), source="TOKEN"),),
+        credentials=(Credential(name="TOKEN", variable="MINE"),),
+    )
+    box = stage.arrived()
+    said(box, "import os; mine = os.environ['TOKEN']; both = [mine, {'a': mine}]; plain = 1", "python")
+    said(box, "mine=$TOKEN; export mine; plain=1")
+
+    stage.keeping.keep("asked")
+
+    points = stage.keeping._points
+    assert canary.encode() not in points.state("c1")
+    copy = stage.root / "copy"
+    points.fork("c1", str(copy))
+    assert not [path for path in copy.rglob("*") if path.is_file() and canary in path.read_text()]
+    assert canary == (Path(box.workspace) / "token").read_text()
+    kept = next(fact for fact in stage.facts if isinstance(fact, Checkpointed))
+    assert any("plain" in name for name in kept.kept)
+    assert canary not in str(kept)
+
+
+def test_a_file_in_which_code_left_a_credential_is_named(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MINE", "hunter2-hunter2")
+    stage.policy = Policy(session=ME, credentials=(Credential(name="TOKEN", variable="MINE"),))
+    box = stage.arrived()
+    said(box, "echo url=https://$TOKEN@host > config")
+
+    stage.keeping.keep("asked")
+
+    assert "The value of a credential stands in config (TOKEN)" in stage.told()
+
+
+def test_it_goes_back_to_a_checkpoint_with_files_and_names(stage: Stage) -> None:
+    box = stage.arrived()
+    box.run("python", "x = 1; open('file', 'w').write('one')")
+    first = stage.keeping.keep("asked")
+    box.run("python", "x = 2; open('file', 'w').write('two')")
+
+    stage.keeping.restore(first)
+
+    assert "1 one\n" == box.run("python", "print(x, open('file').read())").stdout
+    assert 1 == stage.living
+
+
+def test_names_that_could_not_be_kept_are_told_when_it_goes_back(stage: Stage) -> None:
+    box = stage.arrived()
+    box.run("python", "import threading; lock = threading.Lock(); x = 1")
+    first = stage.keeping.keep("asked")
+
+    lost = stage.keeping.restore(first)
+
+    assert "lock" in lost
+
+
+def test_of_what_sleeps_everything_is_kept_too_and_it_sleeps_on(stage: Stage) -> None:
+    box = stage.arrived()
+    box.run("python", "x = 42")
+    box.sleep()
+
+    first = stage.keeping.keep("asked")
+
+    assert first
+    assert Phase.PAUSED is box.phase
+    stage.keeping.restore(first)
+    assert "42\n" == box.run("python", "print(x)").stdout
+
+
+def test_a_checkpoint_that_is_not_there_changes_nothing(stage: Stage) -> None:
+    box = stage.arrived()
+    said(box, "x=42")
+
+    with pytest.raises(NotFoundError):
+        stage.keeping.restore("c99")
+
+    assert "42\n" == said(box, "echo $x")
+
+
+def test_an_empty_workspace_can_be_gone_back_to(stage: Stage) -> None:
+    box = stage.arrived()
+    first = stage.keeping.keep("asked")
+    said(box, "echo 1 > file")
+
+    stage.keeping.restore(first)
+
+    assert "0\n" == said(box, "ls | wc -l")
+
+
+def test_what_was_kept_last_is_taken_up_where_a_sandbox_was_lost(stage: Stage) -> None:
+    box = stage.arrived()
+    box.run("python", "x = 42")
+    stage.keeping.keep("after")
+    stage.tier.made[0].kill()
+    stage.tier.made[0].wait()
+
+    after = stage.host()
+    lost = after.arrive()
+
+    assert "names of what was kept of it last were restored" in lost
+    assert "42\n" == after.run("python", "print(x)").stdout
+
+
+def test_ten_nights_over_a_clone_a_cd_and_a_build_lose_nothing(stage: Stage) -> None:
+    box = stage.arrived()
+    steps = ["mkdir -p repo && echo 'all: ; cat src > out' > repo/Makefile", "cd repo", "echo v1 > src"]
+    steps += ["[ -e src ] && cat src > out", "cat out", "n=1"] + ["n=$((n+1)); echo $n > n$n"] * 4
+
+    for step in steps:
+        assert 0 == box.run("bash", step).exit_code, step
+        box.sleep()
+        assert "" == box.wake()
+
+    assert "v1 5\nMakefile n2 n3 n4 n5 out src \n" == said(box, 'echo $(cat out) $n; ls | tr "\\n" " "; echo')
+    assert 1 == stage.living
+
+
+def test_a_service_that_went_down_is_started_again_behind_the_healing(stage: Stage) -> None:
+    port = _free_port()
+    start = f"echo $$ > web.pid; exec python3 -m http.server --bind 127.0.0.1 {port}"
+    stage.policy = Policy(session=ME, services=(Service(name="web", port=port, start=start),))
+    box = stage.arrived()
+    until(lambda: f"'web' answers on port {port}" in stage.told())
+    box.sleep()
+    box.wake()
+    said(box, "kill -9 $(cat web.pid)")
+    stage.facts.clear()
+    box.sleep()
+
+    box.wake()
+
+    assert f"The service 'web' did not answer on port {port}." in stage.told()
+    until(lambda: f"'web' answers on port {port}" in stage.told())
+
+
+def _last_move(stage: Stage) -> SandboxMoved:
+    return next(fact for fact in reversed(stage.facts) if isinstance(fact, SandboxMoved))
+
+
+def _free_port() -> int:
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        return int(one.getsockname()[1])

@@ -1,0 +1,315 @@
+"""`kasmon sandbox ...` on real jails, by real processes: the exit codes, what is printed, what is left at the end."""
+
+import os
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from kasmon.host.alive import is_running, lock_holder, started_at
+from kasmon.model.permission import SessionId
+from kasmon.model.sandbox import Policy
+from kasmon.sandbox.jail.bubblewrap import Jail
+from tests.cli.forker import Forker
+from tests.cli.line import KASMON, Line, on_terminal
+from tests.waiting import until
+
+pytestmark = pytest.mark.sandboxes
+
+
+@pytest.fixture(scope="module")
+def forker() -> Iterator[Forker]:
+    forker = Forker()
+    yield forker
+    forker.close()
+
+
+@pytest.fixture
+def kasmon(can_jail: None, forker: Forker) -> Iterator[Line]:
+    line = Line(forker)
+    yield line
+    jail = Jail(line.places)
+    for folder in line.places.sessions.iterdir() if line.places.sessions.is_dir() else ():
+        jail.forget(Policy(session=SessionId(folder.name)))
+    line.close()
+
+
+def made(kasmon: Line, name: str = "lab", *more: str) -> SessionId:
+    done = kasmon("sandbox", "create", name, *more)
+    assert 0 == done.code, done.err
+    return SessionId(done.out.strip())
+
+
+def host_of(kasmon: Line, session: SessionId) -> int:
+    pid = lock_holder(kasmon.places.host_lock(session))
+    assert pid
+    return pid
+
+
+def killed_host(kasmon: Line, session: SessionId) -> None:
+    pid = host_of(kasmon, session)
+    born = started_at(pid)
+    os.kill(pid, signal.SIGKILL)
+    until(lambda: not is_running(pid, born))
+
+
+def state(kasmon: Line, session: SessionId) -> str:
+    [found] = [each for each in kasmon.json("ls")["sessions"] if each["id"] == session]
+    return str(found["state"])
+
+
+def test_what_runs_keeps_its_variables_and_the_exit_code_is_the_codes(kasmon: Line) -> None:
+    made(kasmon)
+
+    first = kasmon("sandbox", "run", "lab", "--env", "bash", "x=42; echo out; echo err >&2; (exit 7)")
+    then = kasmon("sandbox", "run", "lab", "--env", "bash", "-", given="echo $x")
+
+    assert (7, "out\n", "err\n") == (first.code, first.out, first.err)
+    assert (0, "42\n", "") == (then.code, then.out, then.err)
+
+
+def test_a_program_gets_all_that_came_of_a_run_as_one_object(kasmon: Line) -> None:
+    made(kasmon)
+
+    done = kasmon("sandbox", "run", "lab", "--env", "python", "print(1); 1/0", "--json")
+
+    assert 1 == done.code
+    ran = done.json["ran"]
+    assert ("1\n", 1, True) == (ran["stdout"], ran["exit_code"], ran["session_preserved"])
+    assert "ZeroDivisionError" in ran["stderr"]
+
+
+def test_cant_escape(kasmon: Line, tmp_path: Path) -> None:
+    """The seed's own test: what is outside can neither be seen nor written to."""
+    (tmp_path / "secret").write_text("mine")
+    made(kasmon)
+
+    seen = kasmon("sandbox", "run", "lab", f"cat {tmp_path}/secret; cat /etc/shadow; ls {kasmon.home}")
+    wrote = kasmon("sandbox", "run", "lab", "echo x > /etc/passwd; echo x > /usr/x; id -u")
+
+    assert "mine" not in seen.out
+    assert "root:" not in seen.out
+    assert 0 != seen.code
+    assert "0" != wrote.out.strip()
+    assert not Path("/usr/x").exists()
+
+
+def test_rm_rf_in_one_sandbox_leaves_the_other_whole(kasmon: Line) -> None:
+    one, other = made(kasmon, "one"), made(kasmon, "other")
+    for session in (one, other):
+        assert "1000\n" == kasmon("sandbox", "run", session, "echo kept > file; id -u").out
+
+    kasmon(
+        "sandbox", "run", one, "cd /; rm -rf /workspace/* /workspace/.[!.]* /home/* /tmp/* /run/* /etc/* /opt/* 2>&1"
+    )
+
+    assert "kept\n" == kasmon("sandbox", "run", other, "cat file").out
+    assert (kasmon.places.state / "sessions" / one / "events.jsonl").exists()
+
+
+def test_a_sandbox_sleeps_and_any_run_wakes_it(kasmon: Line) -> None:
+    session = made(kasmon)
+    kasmon("sandbox", "run", "lab", "x=42")
+
+    assert 0 == kasmon("sandbox", "pause", "lab").code
+    assert "standby" == state(kasmon, session)
+    assert "42\n" == kasmon("sandbox", "run", "lab", "echo $x").out
+
+
+def test_after_its_host_was_killed_it_is_unsure_and_the_next_run_finds_it_again(kasmon: Line) -> None:
+    session = made(kasmon)
+    kasmon("sandbox", "run", "lab", "x=42")
+    killed_host(kasmon, session)
+
+    assert "unsure" == state(kasmon, session)
+    assert "42\n" == kasmon("sandbox", "run", "lab", "echo $x").out
+    assert "idle" == until(lambda: state(kasmon, session) == "idle" and "idle")
+
+
+def test_recovering_gives_it_a_host_again_and_lets_it_sleep(kasmon: Line) -> None:
+    session = made(kasmon)
+    kasmon("sandbox", "run", "lab", "x=42")
+    kasmon("sandbox", "pause", "lab")
+    killed_host(kasmon, session)
+
+    done = kasmon("recover")
+
+    assert (0, "lab: its sandbox was found again\n") == (done.code, done.out)
+    assert until(lambda: state(kasmon, session) == "standby")
+    assert "42\n" == kasmon("sandbox", "run", "lab", "echo $x").out
+
+
+def test_without_host_and_jail_it_is_lost_and_the_next_run_says_what_is_left(kasmon: Line) -> None:
+    session = made(kasmon)
+    kasmon("sandbox", "run", "lab", "echo kept > file; x=42")
+    [pid] = [each["pid"] for each in kasmon.json("ls")["sessions"]]
+    killed_host(kasmon, session)
+    os.kill(pid, signal.SIGKILL)
+    until(lambda: state(kasmon, session) == "lost")
+
+    after = kasmon("sandbox", "run", "lab", "cat file")
+
+    assert ("kept\n", 0) == (after.out, after.code), after.err
+    assert "what its interpreters held is lost" in after.err
+
+
+def test_it_goes_back_to_a_checkpoint_and_another_one_begins_there(kasmon: Line) -> None:
+    made(kasmon)
+    kasmon("sandbox", "run", "lab", "x=1; echo one > file")
+    point = kasmon("sandbox", "checkpoint", "lab").out.strip()
+    kasmon("sandbox", "run", "lab", "x=2; echo two > file")
+
+    assert 0 == kasmon("sandbox", "fork", "lab", "twin", "--at", point).code
+    assert 0 == kasmon("sandbox", "restore", "lab", point).code
+    kasmon("sandbox", "run", "twin", "echo three > file")
+
+    assert "1 one\n" == kasmon("sandbox", "run", "lab", "echo $x $(cat file)").out
+    assert "1 three\n" == kasmon("sandbox", "run", "twin", "echo $x $(cat file)").out
+
+
+def test_it_goes_back_to_when_its_workspace_was_empty(kasmon: Line) -> None:
+    made(kasmon)
+    point = kasmon("sandbox", "checkpoint", "lab").out.strip()
+    kasmon("sandbox", "run", "lab", "echo one > file")
+
+    assert 0 == kasmon("sandbox", "restore", "lab", point).code
+    assert ("0\n", 0) == (lambda done: (done.out, done.code))(kasmon("sandbox", "run", "lab", "ls | wc -l"))
+
+
+def test_what_one_ran_is_run_again_in_another_where_somebody_asks_for_it(kasmon: Line) -> None:
+    made(kasmon, "one")
+    made(kasmon, "other")
+    for code in ("x=1", "x=$((x+1)); echo $x > file", "cat file; (exit 3)"):
+        kasmon("sandbox", "run", "one", code)
+    assert "" == kasmon("sandbox", "run", "other", "cat file 2>/dev/null").out
+
+    done = kasmon("sandbox", "replay", "one", "other")
+
+    assert (3, "2\n") == (done.code, done.out)
+    assert "2 2\n" == kasmon("sandbox", "run", "other", "echo $x $(cat file)").out
+
+
+def test_a_turns_changes_can_be_read(kasmon: Line) -> None:
+    made(kasmon)
+    kasmon("sandbox", "run", "lab", "echo one > file")
+    until(lambda: "after turn 1" in kasmon("sandbox", "checkpoints", "lab").out)
+
+    assert "+one" in kasmon("sandbox", "diff", "lab").out
+    assert 3 == kasmon("sandbox", "diff", "lab", "99").code
+
+
+def test_a_proof_of_how_it_is_confined_and_figures_of_what_it_uses_are_shown(kasmon: Line) -> None:
+    session = made(kasmon)
+    kasmon("sandbox", "run", "lab", "true")
+
+    def shown() -> object:
+        [found] = kasmon.json("sandbox", "ls")["sandboxes"]
+        return found if found["usage"] else None
+
+    found = until(shown)
+    assert isinstance(found, dict)
+    assert (session, "jail", True, []) == (found["id"], found["sandbox"], found["confined"], found["mismatches"])
+    assert 512 * 1024 * 1024 == found["usage"]["memory_allowed"]
+
+
+def test_a_credential_reaches_each_run_and_stands_in_no_file_of_ours(kasmon: Line) -> None:
+    canary = "canary-5d1f0a77b3"
+    kasmon.places.config.mkdir(mode=0o700)
+    kasmon.places.config_file.write_text('[[sandbox.credentials]]\nname = "TOKEN"\nvariable = "MINE"\n')
+    done = kasmon("sandbox", "create", "lab", MINE=canary)
+    assert 0 == done.code, done.err
+
+    said = kasmon("sandbox", "run", "lab", "echo $TOKEN; mine=$TOKEN; sleep 0.3; echo $TOKEN")
+    kasmon("sandbox", "checkpoint", "lab")
+
+    assert f"{canary}\n{canary}\n" == said.out
+    held = [path for path in kasmon.home.rglob("*") if path.is_file() and canary.encode() in path.read_bytes()]
+    assert [] == held
+    assert "\n" == kasmon("sandbox", "run", "lab", "echo $mine").out
+    assert canary not in kasmon("read", "lab").out
+
+
+def test_interrupting_the_command_interrupts_the_run_and_keeps_what_it_held(kasmon: Line) -> None:
+    made(kasmon)
+    kasmon("sandbox", "run", "lab", "--env", "python", "x = 42")
+
+    code, _ = on_terminal(
+        [*KASMON, "sandbox", "run", "lab", "--env", "python", "print('on', flush=True)\nwhile True: pass"],
+        kasmon.environment | {"TERM": "xterm-256color"},
+        kasmon.home,
+        [("on", "\x03")],
+    )
+
+    assert 130 == code
+    assert "42\n" == kasmon("sandbox", "run", "lab", "--env", "python", "print(x)").out
+
+
+def test_what_was_stopped_begins_again_over_its_files(kasmon: Line) -> None:
+    made(kasmon)
+    kasmon("sandbox", "run", "lab", "x=42; echo kept > file")
+    assert 0 == kasmon("stop", "lab").code
+    assert 4 == kasmon("sandbox", "run", "lab", "true").code
+
+    assert 0 == kasmon("restart", "lab").code
+
+    assert "kept none\n" == kasmon("sandbox", "run", "lab", "echo $(cat file) ${x:-none}").out
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "said"),
+    [
+        (["run", "nobody", "true"], 3, "no session is called"),
+        (["create", "x", "--tier", "microvm"], 4, "there is no sandbox 'microvm'"),
+        (["create", "x", "--dir", "/nowhere"], 2, "does not exist"),
+        (["rm"], 2, "which sandbox"),
+        (["rm", "x", "--all"], 2, "which sandbox"),
+        (["allow", "x"], 2, "which host"),
+    ],
+)
+def test_what_makes_no_sense_is_refused(kasmon: Line, words: list[str], code: int, said: str) -> None:
+    done = kasmon("sandbox", *words)
+
+    assert code == done.code
+    assert said in done.err
+
+
+def test_another_kind_of_session_is_no_sandbox(kasmon: Line) -> None:
+    kasmon.new("talk")
+
+    assert 4 == kasmon("sandbox", "run", "talk", "true").code
+    assert 4 == kasmon("sandbox", "rm", "talk").code
+
+
+def test_an_ended_sandbox_is_forgotten_like_every_session_and_leaves_no_files(kasmon: Line) -> None:
+    made(kasmon)
+    kasmon("sandbox", "run", "lab", "echo kept > file")
+    assert 4 == kasmon("rm", "lab").code
+    kasmon("stop", "lab")
+
+    assert 0 == kasmon("rm", "lab").code
+
+    assert not Jail(kasmon.places).ground.base.exists()
+
+
+def test_rm_all_leaves_no_process_and_no_socket(kasmon: Line) -> None:
+    """Asleep, at work, with its host killed, ended, and with a folder of somebody's own, which stays."""
+    mine = kasmon.home / "mine"
+    mine.mkdir(mode=0o777)
+    sessions = [made(kasmon, name) for name in ("asleep", "busy", "hostless", "over")]
+    kasmon("sandbox", "pause", "asleep")
+    kasmon("sandbox", "run", "busy", "sleep 1000 & echo $!")
+    killed_host(kasmon, sessions[2])
+    kasmon("stop", "over")
+    pids = [each["pid"] for each in kasmon.json("ls")["sessions"] if each["pid"]]
+    assert 3 == len(pids)
+    born = {pid: started_at(pid) for pid in pids}
+
+    done = kasmon("sandbox", "rm", "--all")
+
+    assert (0, 4) == (done.code, len(done.out.splitlines())), done.err
+    assert [] == kasmon.json("sandbox", "ls")["sandboxes"]
+    assert not [pid for pid in pids if is_running(pid, born[pid])]
+    assert until(lambda: all(lock_holder(kasmon.places.host_lock(session)) is None for session in sessions))
+    assert [] == [path.name for path in kasmon.places.runtime.iterdir()]
+    assert not Jail(kasmon.places).ground.base.exists()

@@ -1,0 +1,100 @@
+"""The dashboard over a real jail: made, used, asleep, woken, looked back at, copied."""
+
+import asyncio
+import shutil
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from textual.pilot import Pilot
+
+from kasmon.model.state import SessionState
+from kasmon.paths import Places, places
+from kasmon.supervisor import sandboxes
+from kasmon.supervisor.look import look_once
+from kasmon.tui.app import Kasmon
+from kasmon.tui.diff_screen import DiffScreen
+from kasmon.tui.live import LiveWorld
+from kasmon.tui.sandbox_screen import SandboxScreen
+from kasmon.tui.theme import DEFAULT, shipped
+from kasmon.tui.world import Settings
+from tests.tui.worlds import text_of
+from tests.waiting import auntil
+
+pytestmark = pytest.mark.sandboxes
+shipped(DEFAULT)  # read here: on the test's loop, reading files is an error
+
+
+@pytest.fixture
+def here(can_jail: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[Places]:
+    root = Path(tempfile.mkdtemp(prefix="kq-", dir="/tmp"))
+    for variable, name in (("STATE_HOME", "s"), ("RUNTIME_DIR", "r"), ("CONFIG_HOME", "c")):
+        (root / name).mkdir(mode=0o700)
+        monkeypatch.setenv(f"XDG_{variable}", str(root / name))
+    where = places()
+    yield where
+    for session in look_once(where).sessions:
+        asyncio.run(sandboxes.remove(where, session))
+    shutil.rmtree(root, ignore_errors=True)
+
+
+@pytest.fixture
+def app(here: Places) -> Kasmon:
+    """Made outside of the loop, as `kasmon` does it: it reads themes."""
+    return Kasmon(world=LiveWorld(here), settings=Settings(workdir=str(Path.cwd())))
+
+
+async def until_state(app: Kasmon, name: str, *states: SessionState) -> None:
+    def is_there() -> bool:
+        return any(each.name == name and each.state in states for each in app.fleet.sessions)
+
+    await auntil(is_there, limit_s=20, what=f"{name} in {states}")
+
+
+async def until_text(pilot: Pilot[None], text: str) -> None:
+    await auntil(lambda: text in text_of(pilot.app), limit_s=20, what=repr(text))
+
+
+async def test_a_sandbox_lives_on_the_dashboard_from_its_making_to_its_end(app: Kasmon) -> None:
+    """One story, since each jail costs a second."""
+    async with app.run_test(size=(140, 40), notifications=True) as pilot:
+        await pilot.press("n")
+        await until_text(pilot, "interpreters")
+        await pilot.press(*"lab", "tab")
+        while "interpreter " not in text_of(app):
+            await pilot.press("right")
+            await pilot.pause()
+        await pilot.press("tab", "tab", "enter")
+        await until_state(app, "lab", SessionState.IDLE)
+        await until_text(pilot, "jail▣")
+
+        await pilot.press("enter")
+        await until_text(pilot, "[python]")
+        await pilot.press(*"a = 41", "enter", "tab", *"echo two > f; false", "enter")
+        await until_text(pilot, "exit 1")
+        await pilot.press("tab", "tab", *"print(a + 1)", "enter")
+        await until_text(pilot, "⎿ 42")
+        await until_state(app, "lab", SessionState.IDLE)
+
+        await pilot.press("escape", "z")
+        await until_state(app, "lab", SessionState.STANDBY)
+        await until_text(pilot, "u resume")
+        await pilot.press("u")
+        await until_state(app, "lab", SessionState.IDLE)
+
+        await pilot.press("H")
+        await auntil(lambda: isinstance(app.screen, SandboxScreen) and app.screen.entries)
+        await until_text(pilot, "echo two > f")
+        while "› " not in next(row for row in text_of(app).splitlines() if "echo two" in row):
+            await pilot.press("j")
+            await pilot.pause()
+        await pilot.press("D")
+        await auntil(lambda: isinstance(app.screen, DiffScreen), limit_s=20)
+        await until_text(pilot, "+two")
+        await pilot.press("escape", "f", "enter")
+        await until_state(app, "lab-2", SessionState.IDLE)
+        await pilot.press("escape")
+
+        before = {each.name for each in app.fleet.sessions}
+        assert {"lab", "lab-2"} == before

@@ -1,0 +1,251 @@
+"""`kasmon mcp` as an agent's program starts it: over stdio, with the official package's client, on real jails."""
+
+import asyncio
+import json
+import os
+import signal
+import subprocess
+from collections.abc import Iterator
+from typing import Any
+
+import anyio
+import pytest
+from mcp import Client, StdioServerParameters
+
+from kasmon.host.alive import is_running, lock_holder, started_at
+from kasmon.model.permission import SessionId
+from kasmon.model.sandbox import Policy
+from kasmon.model.session import Session
+from kasmon.sandbox.jail.bubblewrap import Jail
+from kasmon.supervisor.look import look_once
+from tests.cli.line import KASMON, Line
+from tests.sandbox.required import need_jail
+from tests.waiting import auntil, until
+
+pytestmark = pytest.mark.sandboxes
+
+
+@pytest.fixture(autouse=True)
+def _no_blocked_loop() -> None:
+    """In place of the one for all tests: these look at the fleet themselves."""
+
+
+@pytest.fixture
+def kasmon() -> Iterator[Line]:
+    need_jail()
+    line = Line()
+    yield line
+    jail = Jail(line.places)
+    for folder in line.places.sessions.iterdir() if line.places.sessions.is_dir() else ():
+        jail.forget(Policy(session=SessionId(folder.name)))
+    line.close()
+
+
+def connected(kasmon: Line, *arguments: str, **variables: str) -> Client:
+    command = [*KASMON, "mcp", *arguments]
+    return Client(
+        StdioServerParameters(command=command[0], args=command[1:], env=kasmon.environment | variables, cwd=kasmon.home)
+    )
+
+
+async def ran(client: Client, code: str, env: str = "python", session: str | None = None) -> dict[str, Any]:
+    given = {"code": code, "env": env} | ({"session": session} if session else {})
+    result = await client.call_tool("run", given)
+    assert result.structured_content is not None
+    assert result.is_error is (result.structured_content["exit_code"] != 0)
+    [block] = result.content
+    assert result.structured_content == json.loads(getattr(block, "text", ""))
+    return dict(result.structured_content)
+
+
+def fleet(kasmon: Line) -> tuple[Session, ...]:
+    return look_once(kasmon.places).sessions
+
+
+def names(kasmon: Line) -> list[str]:
+    return sorted(session.name for session in fleet(kasmon))
+
+
+async def test_session_state_persists_and_different_sessions_are_isolated(kasmon: Line) -> None:
+    """The seed's own example, in its own words."""
+    async with connected(kasmon) as client:
+        await ran(client, "x = [1,2,3,4,5]", session="analysis")
+        assert "15\n" == (await ran(client, "print(sum(x))", session="analysis"))["stdout"]
+        other, once = await ran(client, "print(x)", session="other"), await ran(client, "print(x)")
+        await ran(client, "cd /tmp; v=1", "bash", "analysis")
+        await ran(client, "let q = 1", "node", "analysis")
+        both = [await ran(client, code, env, "analysis") for code, env in (("pwd; echo $v", "bash"), ("q+1", "node"))]
+        died = await ran(client, "import os; os._exit(7)", session="analysis")
+
+    assert "NameError: name 'x' is not defined" in other["stderr"]
+    assert (True, "other") == (other["session_preserved"], other["session"])
+    assert "NameError: name 'x' is not defined" in once["stderr"]
+    assert (1, False) == (once["exit_code"], once["session_preserved"])
+    assert ["/tmp\n1\n", "2\n"] == [each["stdout"] for each in both]
+    assert (7, False) == (died["exit_code"], died["session_preserved"])
+
+
+async def test_a_run_without_a_session_is_gone_afterwards(kasmon: Line) -> None:
+    async with connected(kasmon) as client:
+        first = await ran(client, "echo one > file; pwd; ls", "bash")
+        [used] = [session.id for session in fleet(kasmon) if session.turns]
+        assert "/workspace\nfile\n" == first["stdout"]
+        assert "/workspace\n" == (await ran(client, "pwd; ls", "bash"))["stdout"]
+        await auntil(lambda: look_once(kasmon.places).get(used) is None)
+        assert {"sessions": []} == (await client.call_tool("list_sessions", {})).structured_content
+
+
+async def test_output_is_streamed_and_a_run_that_is_cancelled_is_interrupted(kasmon: Line) -> None:
+    heard: list[tuple[float, str]] = []
+    async with connected(kasmon, "--size", "build") as client:
+        with anyio.CancelScope() as scope:
+
+            async def hear(progress: float, total: float | None, message: str | None) -> None:
+                heard.append((progress, message or ""))
+                if "two" in (message or ""):
+                    scope.cancel()
+
+            code = "import time\nk = 5\nprint('one', flush=True)\ntime.sleep(0.3)\nprint('two')\nwhile True: pass"
+            given = {"code": code, "env": "python", "session": "a"}
+            await client.call_tool("run", given, progress_callback=hear)
+        assert scope.cancelled_caught
+        after = await ran(client, "k + 1", session="a")
+
+    assert ["one\n", "two\n"] == [text for _, text in heard]
+    assert [progress for progress, _ in heard] == sorted({progress for progress, _ in heard})
+    assert ("6\n", True) == (after["stdout"], after["session_preserved"])
+
+
+async def test_a_run_that_waits_for_another_and_is_cancelled_never_runs_and_the_other_goes_on(kasmon: Line) -> None:
+    async with connected(kasmon) as client, anyio.create_task_group() as group:
+        await ran(client, "n = 0", "bash", "a")
+        began, told = anyio.Event(), list[str]()
+
+        async def first() -> None:
+            async def hear(progress: float, total: float | None, message: str | None) -> None:
+                began.set()
+
+            code = "echo here; while [ ! -e go ]; do sleep 0.02; done; n=$((n + 1)); echo done"
+            given = {"code": code, "env": "bash", "session": "a"}
+            result = await client.call_tool("run", given, progress_callback=hear)
+            told.append((result.structured_content or {})["stdout"])
+
+        group.start_soon(first)
+        await began.wait()
+        with anyio.move_on_after(0.2) as scope:
+            await ran(client, "n=100", "bash", "a")
+        assert scope.cancelled_caught
+        await ran(client, "open('go', 'w').close()", session="a")
+        assert "1\n" == (await ran(client, "echo $n", "bash", "a"))["stdout"]
+
+    assert ["here\ndone\n"] == told
+
+
+async def test_sessions_of_a_client_with_a_name_are_there_for_the_next_and_for_others_of_it(
+    kasmon: Line,
+) -> None:
+    async with connected(kasmon, "--client", "team") as one, connected(kasmon, "--client", "team") as other:
+        async with anyio.create_task_group() as group:
+            for client in (one, other):
+                group.start_soon(ran, client, "x = 1", "python", "a")
+        await ran(one, "1")
+        assert 1 == len([name for name in names(kasmon) if name == "team/a"])
+        assert "1\n" == (await ran(other, "x", session="a"))["stdout"]
+    await auntil(lambda: ["team/a"] == names(kasmon))
+
+    async with connected(kasmon, "--client", "team") as next_one:
+        assert "1\n" == (await ran(next_one, "x", session="a"))["stdout"]
+        assert not (await next_one.call_tool("end_session", {"session": "a"})).is_error
+        assert [] == names(kasmon)
+
+
+@pytest.mark.parametrize("how", [0, signal.SIGTERM, signal.SIGKILL], ids=["hung up", "told to end", "killed"])
+async def test_what_a_server_leaves_is_nothing_or_is_removed_by_the_next(kasmon: Line, how: int) -> None:
+    """Also what still runs. stdout is the protocol alone, and an older client's handshake is understood."""
+    info = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}}
+    endless = {"code": "while True: pass", "env": "python"}
+    asked: list[dict[str, Any]] = [
+        {"id": 1, "method": "initialize", "params": info},
+        {"method": "notifications/initialized"},
+        *(
+            {"id": number, "method": "tools/call", "params": {"name": "run", "arguments": arguments}}
+            for number, arguments in enumerate(({"code": "print('x')", "env": "python", "session": "a"}, endless), 2)
+        ),
+    ]
+    pipe = subprocess.PIPE
+    with subprocess.Popen(
+        [*KASMON, "mcp", "--size", "build"], stdin=pipe, stdout=pipe, env=kasmon.environment, cwd=kasmon.home
+    ) as server:
+        assert server.stdin is not None
+        assert server.stdout is not None
+        server.stdin.write("".join(f"{json.dumps({'jsonrpc': '2.0'} | each)}\n" for each in asked).encode())
+        server.stdin.flush()
+        lines = [json.loads(await asyncio.to_thread(server.stdout.readline)) for _ in range(2)]
+        assert [1, 2] == [line["id"] for line in lines]
+        assert "x\n" == lines[1]["result"]["structuredContent"]["stdout"]
+        await auntil(lambda: any("/once-" in each.name and each.state == "working" for each in fleet(kasmon)))
+        if how:
+            os.kill(server.pid, how)
+        else:
+            server.stdin.close()
+        rest = await asyncio.to_thread(server.stdout.readlines)
+        assert {"2.0"} >= {json.loads(line)["jsonrpc"] for line in rest}
+        code = await asyncio.to_thread(server.wait)
+
+    assert {0: 0, signal.SIGTERM: 128 + signal.SIGTERM, signal.SIGKILL: -signal.SIGKILL}[how] == code
+    if how == signal.SIGKILL:
+        assert names(kasmon)
+        async with connected(kasmon):
+            await auntil(lambda: not names(kasmon))
+    assert [] == names(kasmon)
+    assert [] == [path for path in kasmon.places.mcp.iterdir() if lock_holder(path)]
+    assert not Jail(kasmon.places).ground.base.exists()
+
+
+async def test_the_host_of_a_sandbox_may_die_between_two_runs_and_a_person_may_end_it(kasmon: Line) -> None:
+    async with connected(kasmon) as client:
+        await ran(client, "open('f', 'w').write('kept'); x = 1", session="a")
+        [session] = fleet(kasmon)
+        pid = lock_holder(kasmon.places.host_lock(session.id))
+        assert pid
+        born = started_at(pid)
+        os.kill(pid, signal.SIGKILL)
+        until(lambda: not is_running(pid, born))
+        again = await ran(client, "x", session="a")
+        assert ("1\n", True) == (again["stdout"], again["session_preserved"])
+
+        assert 0 == kasmon("stop", session.id).code
+        anew = await ran(client, "print(open('f').read())", session="a")
+        after = await ran(client, "2", session="a")
+
+    assert ("kept\n", False) == (anew["stdout"], anew["session_preserved"])
+    assert "It had ended" in anew["hint"]
+    assert (True, None) == (after["session_preserved"], after.get("hint"))
+
+
+async def test_a_session_is_put_back_to_a_checkpoint(kasmon: Line) -> None:
+    async with connected(kasmon) as client:
+        await ran(client, "v=1; echo a > file", "bash", "a")
+        kept = (await client.call_tool("checkpoint", {"session": "a"})).structured_content or {}
+        await ran(client, "v=2; rm file", "bash", "a")
+        back = await client.call_tool("restore", {"session": "a", "checkpoint": kept["checkpoint"]})
+        assert not back.is_error, back
+        assert "1 a\n" == (await ran(client, "echo $v $(cat file)", "bash", "a"))["stdout"]
+        none = await client.call_tool("restore", {"session": "a", "checkpoint": "c99"})
+        listed = (await client.call_tool("list_sessions", {})).structured_content or {}
+
+    assert none.is_error
+    assert [("a", True)] == [
+        (each["session"], kept["checkpoint"] in each["checkpoints"]) for each in listed["sessions"]
+    ]
+
+
+async def test_an_agent_that_is_a_session_of_kasmon_says_it_is_done(kasmon: Line) -> None:
+    me = kasmon("sandbox", "create", "me").out.strip()
+    async with connected(kasmon, KASMON_SESSION=me) as client:
+        done = await client.call_tool("done", {"summary": "all green"})
+        assert not done.is_error, done
+        await ran(client, "x = 1", session="a")
+
+    assert "all green" == kasmon.json("show", me)["session"]["done"]
+    assert ["me", f"{me}/a"] == sorted(names(kasmon), key=len)

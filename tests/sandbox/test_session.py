@@ -1,0 +1,536 @@
+"""A session of interpreters through its host: turns, sleep, waking, ends by the clock; and the seed's own tests."""
+
+import asyncio
+import contextlib
+import os
+import shutil
+import tempfile
+import time
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from blockbuster import BlockBuster, blockbuster_ctx
+
+from kasmon.backends.interpreter.backend import InterpreterBackend, Parts
+from kasmon.errors import KasmonError, RefusedError, SandboxError, SessionEndedError, UnableError
+from kasmon.host.link import HostLink
+from kasmon.host.wire import Do, Done, FromHost, Printed
+from kasmon.model.command import Checkpoint, Interrupt, Mode, Prompt, Run, SandboxWish, Sleep, Stop, Wake, Wish
+from kasmon.model.event import (
+    Checkpointed,
+    NoticeRaised,
+    SandboxMeasured,
+    SandboxMoved,
+    SessionEnded,
+    ToolFinished,
+    ToolStarted,
+    TurnEnded,
+    TurnStarted,
+)
+from kasmon.model.permission import SessionId
+from kasmon.model.sandbox import Phase, Policy, Ran, Runtime, Size
+from kasmon.model.state import SessionState
+from kasmon.paths import write_private
+from kasmon.sandbox import tiers
+from kasmon.sandbox.jail.usage import Usage
+from tests.host.house import ME, House
+from tests.host.puppet import Puppet
+from tests.sandbox.bare import Bare
+from tests.waiting import auntil
+
+pytestmark = pytest.mark.sandboxes
+OTHER = SessionId("otherone")
+
+
+@pytest.fixture(autouse=True)
+def _no_blocked_loop() -> Iterator[BlockBuster]:
+    """In place of the one for all tests: these read logs on the loop that the host runs on."""
+    with blockbuster_ctx("kasmon.backends.interpreter") as blockbuster:
+        yield blockbuster
+
+
+class Lab(House):
+    """A kasmon whose sandboxes are not confined."""
+
+    def __init__(self, root: Path) -> None:
+        super().__init__(root)
+        self.tier = Bare(root / "bare")
+        self.quiet_s = 0.05
+        self.links: dict[SessionId, HostLink] = {}
+        self.printed: list[Printed] = []
+
+    def settings(self, **lifetime: float | str | bool) -> None:
+        """Write the config's [session]."""
+        words = {True: "true", False: "false"}
+        lines = [
+            f"{key} = {words[value] if isinstance(value, bool) else repr(value)}" for key, value in lifetime.items()
+        ]
+        self.places.config.mkdir(mode=0o700, exist_ok=True)
+        self.places.config_file.write_text("[session]\n" + "\n".join(lines).replace("'", '"') + "\n")
+
+    @contextlib.asynccontextmanager
+    async def lab(self, session: SessionId = ME, **policy: Any) -> AsyncIterator[None]:
+        """A host for *session* in this process, with a link to it."""
+        launch = self.wants(session, agent="interpreters", mode=Mode.INTERPRETER, backend="interpreter", sandbox="jail")
+        if not self.places.sandbox(session).exists():
+            write_private(self.places.sandbox(session), msgspec.json.encode(Policy(session=session, **policy)))
+        parts = Parts(tier=lambda _: self.tier, reach=tiers.reach, points=tiers.points)
+        async with self.hosting(InterpreterBackend(parts, self.quiet_s), launch):
+            link = self.links[session] = await self.linked(session)
+            link.on_push = self._pushed
+            await auntil(lambda: self.session(session).state is not SessionState.STARTING)
+            try:
+                yield
+            finally:
+                await link.aclose()
+
+    async def do(self, wish: Wish | SandboxWish, session: SessionId = ME) -> Done:
+        done = await self.links[session].ask(Do(n=0, session=session, wish=wish), 30)
+        assert isinstance(done, Done)
+        return done
+
+    async def ran(self, code: str, interpreter: str = "python", session: SessionId = ME, **more: Any) -> Ran:
+        ran = (await self.do(Run(interpreter=interpreter, code=code, **more), session)).ran  # type: ignore[arg-type]
+        assert ran is not None
+        return ran
+
+    async def until_state(self, *states: SessionState, session: SessionId = ME) -> None:
+        await auntil(lambda: self.session(session).state in states, 20, f"one of {states}")
+
+    async def until_turn_is_over(self, turns: int) -> None:
+        await auntil(lambda: len(self.only(TurnEnded)) >= turns, 20, f"{turns} turns")
+
+    def _pushed(self, frame: FromHost) -> None:
+        if isinstance(frame, Printed):
+            self.printed.append(frame)
+
+    def close(self) -> None:
+        for session in (ME, OTHER):
+            self.tier.destroy(Policy(session=session), None)
+        super().close()
+
+
+@pytest.fixture
+def lab(monkeypatch: pytest.MonkeyPatch) -> Iterator[Lab]:
+    root = Path(tempfile.mkdtemp(prefix="kl-", dir="/tmp"))
+    built = Lab(root)
+    for name, value in built.environment.items():
+        monkeypatch.setenv(name, value)
+    yield built
+    built.close()
+    shutil.rmtree(root, ignore_errors=True)
+
+
+# The seed's own tests, under their names
+
+
+async def test_session_state_persists(lab: Lab) -> None:
+    async with lab.lab():
+        await lab.ran("x = [1, 2, 3, 4, 5]")
+
+        assert "15\n" == (await lab.ran("print(sum(x))")).stdout
+
+
+async def test_different_sessions_isolated(lab: Lab) -> None:
+    async with lab.lab(), lab.lab(OTHER):
+        await lab.ran("y = 1")
+        await lab.ran("y = 2", session=OTHER)
+
+        assert ("1\n", "2\n") == (
+            (await lab.ran("print(y)")).stdout,
+            (await lab.ran("print(y)", session=OTHER)).stdout,
+        )
+
+
+async def test_session_expires_after_idle(lab: Lab) -> None:
+    lab.settings(standby_after_seconds=0.2, idle_timeout_seconds=0.6)
+    async with lab.lab():
+        await lab.ran("z = 1")
+        await lab.until_state(SessionState.ENDED)
+        with pytest.raises(KasmonError):
+            await lab.ran("print(z)")
+    lab.settings()
+    lab.wants(agent="interpreters", mode=Mode.INTERPRETER, backend="interpreter", generation=2)
+
+    async with lab.lab():
+        again = await lab.ran("print(z)")
+
+    assert 1 == again.exit_code
+    assert "name 'z' is not defined" in again.stderr
+
+
+# Turns
+
+
+async def test_runs_that_follow_each_other_are_one_turn_and_their_code_and_output_are_told(lab: Lab) -> None:
+    lab.quiet_s = 0.3
+    async with lab.lab():
+        await lab.ran("print(6 * 7)")
+        await lab.ran("echo hm >&2; exit 3", "bash")
+        await lab.until_turn_is_over(1)
+
+    assert 1 == len(lab.only(TurnStarted)) == len(lab.only(TurnEnded))
+    assert [("python", "print(6 * 7)"), ("bash", "echo hm >&2; exit 3")] == [
+        (fact.tool, fact.title) for fact in lab.only(ToolStarted)
+    ]
+    assert [(True, 0, "42"), (False, 3, "hm")] == [
+        (fact.ok, fact.exit_code, fact.output.splitlines()[0]) for fact in lab.only(ToolFinished)
+    ]
+
+
+async def test_bash_runs_while_python_is_busy(lab: Lab) -> None:
+    async with lab.lab():
+        slow = asyncio.create_task(lab.ran("import time, os\nwhile not os.path.exists('go'): time.sleep(0.01)"))
+        await auntil(lambda: lab.only(ToolStarted))
+
+        assert 0 == (await lab.ran("touch go", "bash")).exit_code
+        assert 0 == (await slow).exit_code
+
+
+async def test_what_a_run_prints_is_there_before_it_is_over(lab: Lab) -> None:
+    async with lab.lab():
+        slow = asyncio.create_task(
+            lab.ran("echo first; while [ ! -e go ]; do sleep 0.01; done; echo last", "bash", id="r1")
+        )
+        await auntil(lambda: "".join(frame.stdout for frame in lab.printed) == "first\n")
+        await lab.ran("_ = open('go', 'w')")
+
+        assert "first\nlast\n" == (await slow).stdout
+        assert {"r1"} == {frame.run for frame in lab.printed}
+
+
+async def test_a_run_that_is_asked_for_twice_runs_once(lab: Lab) -> None:
+    async with lab.lab():
+        both = await asyncio.gather(*(lab.ran("echo x >> file; wc -l < file", "bash", id="r1") for _ in range(2)))
+        again = await lab.ran("echo x >> file; wc -l < file", "bash", id="r1")
+
+    assert ["1"] * 3 == [ran.stdout.strip() for ran in (*both, again)]
+    assert 1 == len(lab.only(ToolStarted))
+
+
+async def test_an_interrupt_ends_what_runs_and_keeps_what_it_held(lab: Lab) -> None:
+    async with lab.lab():
+        await lab.ran("x = 42")
+        endless = asyncio.create_task(lab.ran("while True: pass"))
+        await auntil(lambda: len(lab.only(ToolStarted)) == 2)
+        while not endless.done():
+            await lab.do(Interrupt())
+
+        assert 0 != (await endless).exit_code
+        assert "42\n" == (await lab.ran("print(x)")).stdout
+
+
+async def test_a_prompt_is_code_for_the_interpreter_that_was_used_last(lab: Lab) -> None:
+    async with lab.lab():
+        await lab.do(Prompt(text="echo $((6*7)) > answer"))
+        await auntil(lambda: lab.only(ToolFinished))
+        await lab.ran("pass")
+        await lab.do(Prompt(text="print(open('answer').read())"))
+        await auntil(lambda: len(lab.only(ToolFinished)) == 3)
+
+    assert ["bash", "python", "python"] == [fact.tool for fact in lab.only(ToolStarted)]
+    assert "42" == lab.only(ToolFinished)[-1].output.strip()
+
+
+async def test_a_client_that_leaves_does_not_end_its_run(lab: Lab) -> None:
+    async with lab.lab():
+        leaving = await lab.linked()
+        asking = asyncio.create_task(
+            leaving.ask(Do(n=0, session=ME, wish=Run(interpreter="bash", code="sleep 0.1; echo x=1 > left")), 20)
+        )
+        await auntil(lambda: lab.only(ToolStarted))
+        await leaving.aclose()
+        await asyncio.gather(asking, return_exceptions=True)
+
+        await auntil(lambda: lab.only(ToolFinished))
+        assert "x=1\n" == (await lab.ran("cat left", "bash")).stdout
+
+
+async def test_how_long_it_has_is_counted_from_the_end_of_a_turn(lab: Lab) -> None:
+    lab.settings(standby_after_seconds=100, idle_timeout_seconds=200)
+    async with lab.lab():
+        await lab.ran("import time; time.sleep(0.6)")
+        await lab.until_turn_is_over(1)
+
+        housing, ended = lab.session().housing, lab.only(TurnEnded)[0].at
+
+    assert housing is not None
+    assert housing.standby_at is not None
+    assert housing.expires_at is not None
+    assert abs(housing.standby_at - ended - 100) < 0.5
+    assert abs(housing.expires_at - ended - 200) < 0.5
+
+
+# Sleep
+
+
+async def test_a_sandbox_that_nobody_uses_sleeps_and_a_run_wakes_it(lab: Lab) -> None:
+    lab.settings(standby_after_seconds=0.3)
+    async with lab.lab():
+        await lab.ran("x = 42")
+        await lab.until_state(SessionState.STANDBY)
+
+        assert "42\n" == (await lab.ran("print(x)")).stdout
+        await auntil(lambda: lab.session().phase == Phase.RUNNING.value)
+
+
+async def test_a_prompt_wakes_it_too(lab: Lab) -> None:
+    async with lab.lab():
+        await lab.do(Sleep())
+        await lab.do(Prompt(text="echo awake", when="idle"))
+
+        await auntil(lambda: lab.only(ToolFinished))
+    assert "awake" == lab.only(ToolFinished)[0].output.strip()
+
+
+async def test_where_use_does_not_wake_it_only_waking_does(lab: Lab) -> None:
+    lab.settings(auto_resume=False)
+    async with lab.lab():
+        await lab.do(Sleep())
+        with pytest.raises(RefusedError, match="use does not wake it"):
+            await lab.ran("1")
+
+        await lab.do(Wake())
+
+        assert 0 == (await lab.ran("1")).exit_code
+
+
+async def test_a_running_turn_is_never_idle(lab: Lab) -> None:
+    lab.settings(standby_after_seconds=0.1, idle_timeout_seconds=0.2)
+    async with lab.lab():
+        began = time.monotonic()
+        ran = await lab.ran("import time; time.sleep(0.7)")
+
+        assert 0 == ran.exit_code
+        assert time.monotonic() - began >= 0.7
+        facts = lab.events()
+        started = next(at for at, fact in enumerate(facts) if isinstance(fact, TurnStarted))
+        ended = next((at for at, fact in enumerate(facts) if isinstance(fact, TurnEnded)), len(facts))
+        assert not [fact for fact in facts[started:ended] if _sleeps(fact)]
+
+
+def _sleeps(fact: object) -> bool:
+    return isinstance(fact, SandboxMoved) and fact.phase in (Phase.PAUSING, Phase.PAUSED)
+
+
+async def test_sleep_that_is_asked_for_in_a_turn_comes_once_after_it_and_not_between_its_calls(lab: Lab) -> None:
+    lab.quiet_s = 0.3
+    async with lab.lab():
+        await lab.ran("x = 1")
+        sleeping = asyncio.create_task(lab.do(Sleep()))
+        for _ in range(3):
+            await lab.ran("x += 1")
+        await sleeping
+
+        facts = list(enumerate(lab.events()))
+        slept = [at for at, fact in facts if isinstance(fact, SandboxMoved) and fact.phase is Phase.PAUSED]
+        ended = [at for at, fact in facts if isinstance(fact, TurnEnded)]
+        assert 1 == len(slept)
+        assert ended[0] < slept[0]
+        assert 1 == len(lab.only(TurnStarted))
+        assert "4\n" == (await lab.ran("print(x)")).stdout
+
+
+async def test_a_failed_pause_is_a_warning_and_no_failed_turn(lab: Lab) -> None:
+    lab.settings(standby_after_seconds=0.2)
+    async with lab.lab():
+        await lab.ran("x = 42")
+        lab.tier.fails = "the kernel said no"
+        await auntil(lambda: [fact for fact in lab.only(NoticeRaised) if "not put to sleep" in fact.text])
+
+        assert "42\n" == (await lab.ran("print(x)")).stdout
+        assert {"done"} == {fact.reason for fact in lab.only(TurnEnded)}
+
+
+async def test_where_its_files_take_more_than_they_may_only_bash_runs_until_some_are_gone(lab: Lab) -> None:
+    class Weighed(Bare):
+        def usage(self, policy: Policy, runtime: Runtime) -> Usage:
+            files = [path for path in Path(self.workspace(policy)).iterdir() if path.is_file()]
+            size = Size(time_s=30, cpus=1, memory_bytes=1, disk_bytes=1000)
+            weight = sum(path.stat().st_size for path in files)
+            return Usage(memory_bytes=0, disk_bytes=weight, processes=1, cpu_s=0.0, allowed=size)
+
+    lab.tier = Weighed(lab.tier.root)
+    async with lab.lab():
+        await lab.ran("head -c 2000 /dev/zero > big", "bash")
+        await auntil(lambda: [fact for fact in lab.only(SandboxMeasured) if fact.disk_bytes == 2000])
+        with pytest.raises(RefusedError, match="is full"):
+            await lab.ran("1")
+
+        assert 0 == (await lab.ran("rm big", "bash")).exit_code
+        await auntil(lambda: [fact for fact in lab.only(SandboxMeasured)[1:] if fact.disk_bytes == 0])
+        assert 0 == (await lab.ran("1")).exit_code
+
+
+# Ends
+
+
+async def test_a_life_ends_after_its_time_and_that_is_no_crash(lab: Lab) -> None:
+    lab.settings(max_lifetime_seconds=0.8)
+    async with lab.lab():
+        await lab.ran("x = 1")
+        await auntil(lambda: lab.only(SessionEnded))
+
+    session = lab.session()
+    assert ("expired", False) == (session.phase, session.crashed)
+    assert "it was there for 0.8 s" == session.end_why
+    assert all(child.poll() is not None for child in lab.tier.made)
+
+
+async def test_stopping_it_ends_its_sandbox_whatever_runs_there(lab: Lab) -> None:
+    async with lab.lab():
+        endless = asyncio.create_task(lab.ran("while True: pass"))
+        await auntil(lambda: lab.only(ToolStarted))
+        await lab.do(Stop())
+        await lab.until_state(SessionState.ENDED)
+        await asyncio.gather(endless, return_exceptions=True)
+
+    assert lab.session().stopped
+    assert all(child.poll() is not None for child in lab.tier.made)
+    assert not list(lab.places.runtime.iterdir())
+
+
+async def test_nothing_runs_in_what_has_ended(lab: Lab) -> None:
+    async with lab.lab():
+        await lab.do(Stop())
+        with pytest.raises(KasmonError) as refused:
+            await lab.ran("1")
+    assert isinstance(refused.value, SessionEndedError | KasmonError)
+
+
+# What dies
+
+
+async def test_code_that_was_running_when_the_agent_died_is_not_run_again_and_that_is_said(lab: Lab) -> None:
+    async with lab.lab():
+        await lab.ran("x = 42")
+        slow = asyncio.create_task(lab.ran("echo x >> runs; sleep 30", "bash"))
+        await auntil(lambda: (lab.tier.root / ME / "workspace" / "runs").exists())
+        lab.tier.made[0].kill()
+
+        lost = await slow
+
+        assert not lost.session_preserved
+        assert "It is not known how far this ran, and it was not run again." in lost.stderr
+        assert "files are as they were" in lost.hint
+        assert "1" == (await lab.ran("wc -l < runs", "bash")).stdout.strip()
+
+
+async def test_a_sandbox_that_can_neither_be_woken_nor_made_anew_is_the_sessions_end(lab: Lab) -> None:
+    async with lab.lab():
+        await lab.ran("x = 42")
+        await lab.do(Sleep())
+
+        def no_room(*_: object) -> Runtime:
+            raise SandboxError("it failed", "there is no room")
+
+        lab.tier.resume = lab.tier.create = no_room  # type: ignore[method-assign]
+        with pytest.raises(SandboxError, match="no room"):
+            await lab.ran("1")
+        await auntil(lambda: lab.only(SessionEnded))
+
+    assert (SessionState.ENDED, True) == (lab.session().state, lab.session().crashed)
+    assert "it failed: there is no room." == lab.session().end_why
+
+
+async def test_an_agent_that_died_while_nothing_ran_is_replaced_and_the_next_answer_says_what_was_kept(
+    lab: Lab,
+) -> None:
+    async with lab.lab():
+        await lab.ran("x = 42")
+        await lab.until_turn_is_over(1)
+        lab.tier.made[0].kill()
+        lab.tier.made[0].wait()
+
+        after = await lab.ran("print(x)")
+
+    assert "42\n" == after.stdout
+    assert (False, True) == (after.session_preserved, after.restarted)
+    assert "names of what was kept of it last were restored" in after.hint
+
+
+async def test_the_next_host_goes_on_with_the_sandbox_of_one_that_was_killed(lab: Lab) -> None:
+    """Here the first one only lets go of it, as the system does for a process that is killed."""
+    async with lab.lab():
+        await lab.ran("x = 42")
+        facts = lab.places.log(ME).read_bytes()
+        lab.tier.destroy = lambda policy, runtime: None  # type: ignore[method-assign]
+    lab.places.log(ME).write_bytes(facts)
+    del lab.tier.destroy
+
+    async with lab.lab():
+        assert "42\n" == (await lab.ran("print(x)")).stdout
+    assert 1 == len(lab.tier.made)
+
+
+async def test_an_intent_is_in_the_log_before_anything_is_done(lab: Lab) -> None:
+    seen: list[str] = []
+
+    class Watching(Bare):
+        def create(self, policy: Policy, /) -> Runtime:
+            seen.append(lab.places.log(ME).read_text())
+            return super().create(policy)
+
+    lab.tier = Watching(lab.tier.root)
+    async with lab.lab():
+        pass
+
+    assert '"phase":"creating","step":"intended"' in seen[0]
+
+
+async def test_nothing_is_made_while_the_log_cannot_be_written(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("kasmon.backends.interpreter.diary.WRITTEN_S", 0.3)
+
+    def full(*_: object, **__: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    lab.places.folder(ME).mkdir(mode=0o700)
+    monkeypatch.setattr("kasmon.store.log.EventLog.append", full)
+    hosting = asyncio.create_task(_lived(lab))
+    await asyncio.sleep(0)
+    await auntil(lambda: hosting.done() or lab.places.socket(ME).exists())
+    deadline = time.monotonic() + 1
+    await auntil(lambda: time.monotonic() > deadline)
+    assert [] == lab.tier.made
+    monkeypatch.undo()
+    for name, value in lab.environment.items():
+        os.environ[name] = value
+    await hosting
+
+    assert [SessionEnded] == [type(fact) for fact in lab.only(SessionEnded)]
+    assert "could not be written down" in lab.only(SessionEnded)[0].why
+
+
+async def _lived(lab: Lab) -> None:
+    launch = lab.wants(agent="interpreters", mode=Mode.INTERPRETER, backend="interpreter")
+    write_private(lab.places.sandbox(ME), msgspec.json.encode(Policy(session=ME)))
+    parts = Parts(tier=lambda _: lab.tier, reach=tiers.reach, points=tiers.points)
+    async with lab.hosting(InterpreterBackend(parts, 0.05), launch):
+        await auntil(lambda: lab.only(SessionEnded), 20)
+
+
+# Checkpoints, and what other agents are
+
+
+async def test_each_turn_has_a_checkpoint_before_and_after_it(lab: Lab) -> None:
+    async with lab.lab():
+        for number in range(2):
+            await lab.ran(f"echo {number} > file", "bash")
+            await lab.until_turn_is_over(number + 1)
+        asked = (await lab.do(Checkpoint())).told
+
+    kept = [(fact.when, fact.turn) for fact in lab.only(Checkpointed)]
+    assert [("before", 1), ("after", 1), ("after", 2), ("asked", 2)] == kept
+    assert asked == lab.only(Checkpointed)[-1].checkpoint
+
+
+async def test_another_kind_of_agent_runs_no_code(lab: Lab) -> None:
+    puppet = Puppet()
+    async with lab.hosting(puppet):
+        link = await lab.linked()
+        with pytest.raises(UnableError, match="no sandbox of interpreters"):
+            await link.ask(Do(n=0, session=ME, wish=Run(interpreter="bash", code="1")), 10)
+        await link.aclose()

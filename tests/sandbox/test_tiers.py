@@ -1,0 +1,39 @@
+"""Every tier keeps the same promises; which there are."""
+
+import shutil
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from kasmon.errors import UnableError
+from kasmon.sandbox import tiers
+from kasmon.sandbox.base import Sandbox
+from tests.sandbox.bare import Bare
+from tests.sandbox.sandbox_contract import SandboxContract
+
+
+class TestBare(SandboxContract):
+    """What the tests of everything above a tier stand on."""
+
+    pytestmark = pytest.mark.sandboxes
+
+    @pytest.fixture
+    def tier(self) -> Iterator[Sandbox]:
+        root = Path(tempfile.mkdtemp(prefix="ks-", dir="/tmp"))
+        yield Bare(root)
+        shutil.rmtree(root)
+
+
+class TestJail(SandboxContract):
+    pytestmark = pytest.mark.sandboxes
+
+    @pytest.fixture
+    def tier(self, can_jail: None) -> Sandbox:
+        return tiers.load("jail")
+
+
+def test_a_tier_that_this_version_does_not_have_is_refused_by_name() -> None:
+    with pytest.raises(UnableError, match=r"'microvm'.*There are jail"):
+        tiers.load("microvm")
