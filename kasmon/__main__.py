@@ -20,6 +20,11 @@ def main() -> int:
 
         states, wave, wants_json = wanted
         return guarded(lambda: ls(states, wave, wants_json=wants_json), wants_json=wants_json)
+    if arguments == ["mcp"]:  # an agent waits for it at its own start
+        from kasmon.commands.output import guarded
+        from kasmon.commands.serving import mcp
+
+        return guarded(mcp, wants_json=False)
     if not arguments:
         from kasmon.commands.output import guarded
         from kasmon.commands.screen import dashboard

@@ -16,6 +16,8 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 ROOT = Path(__file__).parent.parent
+OF_EXTRAS = ("kasmon/backends/", "kasmon/mcp/", "kasmon/tui/desktop.py")
+"""Where what an extra brings may be imported."""
 
 READ_THEMES = """
 import json, sys
@@ -119,8 +121,8 @@ def declared(requirements: Sequence[str]) -> set[str]:
 
 
 def test_whatever_is_imported_is_a_declared_dependency_and_the_other_way_round() -> None:
-    """What an extra brings is imported by backends and by the process that shows notes on a desktop, alone; what
-    another package brings along may go with it."""
+    """What an extra brings is imported by backends, by the process that shows notes on a desktop and by `kasmon mcp`,
+    alone; what another package brings along may go with it."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
     always = declared(project["dependencies"])
     extras = set().union(
@@ -129,7 +131,7 @@ def test_whatever_is_imported_is_a_declared_dependency_and_the_other_way_round()
     bring, needed, missing = packages_distributions(), set[str](), list[str]()
     for module, files in imported().items():
         brought_by = {canonicalize_name(name) for name in bring.get(module, [module])}
-        in_backends = all(file.startswith(("kasmon/backends/", "kasmon/tui/desktop.py")) for file in files)
+        in_backends = all(file.startswith(OF_EXTRAS) for file in files)
         needed |= brought_by
         if not brought_by & (always | extras if in_backends else always):
             missing.append(f"{module} in {sorted(files)}")

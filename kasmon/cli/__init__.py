@@ -5,7 +5,6 @@
 
 import sys
 from collections.abc import Sequence
-from difflib import get_close_matches
 from functools import partial
 from typing import Annotated, Final, Literal
 
@@ -30,7 +29,7 @@ COMMANDS: Final = (
     *(life.new, life.adopt, life.restart, life.move, life.rename, life.stop, life.rm),
     *(look.ls, look.show, look.read, look.wait, look.explain),
     *(talk.send, talk.interrupt, talk.inbox, talk.answer, talk.rules, talk.ctx),
-    *(house.attach, house.demo, house.config, house.doctor, house.bench),
+    *(house.attach, house.demo, house.config, house.doctor, house.bench, house.mcp),
     *(plan.app, plan.recover),
     sandbox.app,
 )
@@ -62,6 +61,8 @@ def run(arguments: Sequence[str]) -> int:
 def _run(arguments: list[str]) -> int | None:
     verb = next((word for word in arguments[:1] if not word.startswith("-")), "")
     if verb and verb not in app:
+        from difflib import get_close_matches  # only for who mistyped: it takes longer than what it is for
+
         near = get_close_matches(verb, app, n=1)
         hint = f"Did you mean {near[0]!r}?" if near else "See `kasmon --help`."
         raise UsageError(f"there is no command {verb!r}.", hint=hint)

@@ -1,6 +1,6 @@
 """The commands about kasmon itself: its dashboard, a real terminal, its settings, its health and its cost."""
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 from cyclopts import Parameter
 
@@ -77,3 +77,24 @@ def bench(
     if rounds < 1 or seconds <= 0:
         raise UsageError("nothing can be measured in no time.", hint="--rounds takes 1 or more, --seconds more than 0.")
     return main(names, rounds=rounds, seconds=seconds, json=json)
+
+
+def mcp(
+    *,
+    client: Annotated[str, Parameter(help="The client's name: its sessions outlive this, and wait for its next.")] = "",
+    size: Annotated[
+        Literal["default", "build", "max"] | None, Parameter(help="How much time, processor and memory each has.")
+    ] = None,
+    project: Annotated[str | None, Parameter(help="A folder that they see as /project, to read.")] = None,
+    allow: Annotated[
+        list[str] | None,
+        Parameter(negative=(), help="Whom they may reach: a host, or npm, pypi, github; by default nobody."),
+    ] = None,
+) -> int:
+    """Serve tools to an agent over MCP: code in sandboxes. An agent's own program starts this.
+
+    For example: claude mcp add kasmon -- kasmon mcp
+    """
+    from kasmon.commands.serving import mcp
+
+    return mcp(client, size, project, allow)

@@ -12,8 +12,10 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
+from kasmon.commands import serving
 from kasmon.commands.check import Check, Level
-from kasmon.commands.check_agents import agents, fallbacks, hooks
+from kasmon.commands.check_agents import agents, fallbacks, hooks, statuses
+from kasmon.commands.check_machines import machines
 from kasmon.commands.screen import no_screen
 from kasmon.config import load
 from kasmon.config.file import read
@@ -28,7 +30,7 @@ SMALLEST: Final = (80, 24)
 
 
 def checks(where: Places, environment: Mapping[str, str]) -> Iterator[Check]:
-    """Look at everything, the most fundamental first. Writes nothing and starts nothing."""
+    """Look at everything, the most fundamental first. Writes nothing, starts nothing; asks machines that were used."""
     yield python()
     yield tmux(environment)
     yield from terminal(environment)
@@ -37,7 +39,10 @@ def checks(where: Places, environment: Mapping[str, str]) -> Iterator[Check]:
     yield config(where)
     yield agents(where, environment)
     yield from hooks(where, environment)
+    yield from statuses(where, environment)
     yield from fallbacks(where, environment)
+    yield from machines(where, known_of_tmux)
+    yield serving.check()
     yield from hosts(where)
 
 

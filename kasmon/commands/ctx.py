@@ -6,11 +6,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from kasmon.commands.listing import is_utf8
-from kasmon.commands.objects import answer, peers_of, session_object
+from kasmon.commands.objects import answer, session_object
 from kasmon.commands.output import say, tell
 from kasmon.commands.table import state_words, wave_words
 from kasmon.errors import UsageError
-from kasmon.model.fleet import Fleet
+from kasmon.model.fleet import Fleet, peers_of
 from kasmon.model.permission import SessionId
 from kasmon.model.session import Session
 from kasmon.paths import places

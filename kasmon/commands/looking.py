@@ -11,14 +11,14 @@ import msgspec
 
 from kasmon.clean import clean_line, redact
 from kasmon.commands.listing import is_utf8
-from kasmon.commands.objects import answer, peers_of, request_object, shown_object
+from kasmon.commands.objects import answer, request_object, shown_object
 from kasmon.commands.output import say, tell
 from kasmon.commands.table import age, state_words, wave_words
 from kasmon.errors import KasmonError, LogMissingError
 from kasmon.host.secret import secrets_of
 from kasmon.model.command import Mode
 from kasmon.model.event import Event
-from kasmon.model.fleet import requests
+from kasmon.model.fleet import peers_of, requests
 from kasmon.model.permission import Request, SessionId
 from kasmon.model.session import Session, Tokens
 from kasmon.model.state import SessionState

@@ -11,7 +11,6 @@ import msgspec
 from kasmon.errors import KasmonError
 from kasmon.model.command import Receipt
 from kasmon.model.event import Event
-from kasmon.model.fleet import Fleet
 from kasmon.model.permission import Request
 from kasmon.model.rule import Rule
 from kasmon.model.session import HostSeen, Session, Tokens
@@ -28,6 +27,7 @@ def answer(**parts: Any) -> dict[str, Any]:
 def session_object(session: Session) -> dict[str, Any]:
     """*session* as a program sees it."""
     host = session.host or HostSeen(pid=None, alive=False)
+    confinement = session.housing.confinement if session.housing else None
     return {
         "id": session.id,
         "name": session.name,
@@ -37,6 +37,8 @@ def session_object(session: Session) -> dict[str, Any]:
         "parent": session.parent,
         "sandbox": session.sandbox,
         "phase": session.phase,
+        "confined": confinement.ok if confinement else None,
+        "mismatches": list(confinement.mismatches) if confinement else [],
         "plan": session.plan,
         "fallback": session.fallback,
         "bypassing": session.bypassing,
@@ -147,18 +149,6 @@ def receipt_object(receipt: Receipt) -> dict[str, Any]:
 
 def error_object(error: KasmonError) -> dict[str, Any]:
     return answer(error={"code": error.code, "message": error.message, "hint": error.hint})
-
-
-def peers_of(fleet: Fleet, session: Session) -> tuple[Session, ...]:
-    """The other sessions of *session*'s wave, by task; none where it has no wave."""
-    if session.wave is None:
-        return ()
-    beside = (
-        other
-        for other in fleet.sessions
-        if (other.wave, other.plan) == (session.wave, session.plan) and other.id != session.id
-    )
-    return tuple(sorted(beside, key=lambda peer: (peer.task or 0, peer.name)))
 
 
 def rule_object(rule: Rule) -> dict[str, Any]:

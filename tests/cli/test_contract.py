@@ -19,6 +19,8 @@ FIELDS = {
     "parent": (str, None),
     "sandbox": (str, None),
     "phase": (str, None),
+    "confined": (bool, None),
+    "mismatches": list,
     "plan": (str, None),
     "fallback": (str, None),
     "unsure_why": (str, None),
@@ -259,7 +261,7 @@ BAD = {
     "no such folder": (["new", "x", "--agent", "scripted", "--dir", "/no/such"], 2, "usage", "/no/such"),
     "no machine": (["new", "x", "--agent", "claude@-x"], 2, "usage", "'-x'"),
     "structured elsewhere": (["new", "x", "--agent", "claude@big", "--mode", "sdk"], 4, "unable", "--mode"),
-    "sandboxed": (["new", "x", "--sandbox", "jail"], 4, "unable", "later version"),
+    "sandboxed": (["new", "x", "--agent", "shell", "--sandbox", "microvm"], 4, "unable", "later version"),
     "claude structured": (["new", "x", "--agent", "claude", "--mode", "sdk"], 1, "launch", "[agents.claude] program"),
     "no such setting": (["config", "ui.colour"], 3, "not-found", "ui.theme"),
     "no such action": (["config", "keys.fly", "f"], 2, "usage", "no such action"),
@@ -287,7 +289,7 @@ def test_an_error_is_one_line_with_a_next_step(
         assert {"code", "message", "hint"} == set(done.json["error"])
 
 
-LATER = ["grep -i TODO", "mcp", "web", "trust ."]
+LATER = ["grep -i TODO", "web", "trust ."]
 
 
 @pytest.mark.parametrize("words", LATER)

@@ -80,6 +80,8 @@ def test_it_says_which_agents_get_hooks_and_why_others_get_none(kasmon: Line, tm
     assert "fallback" not in told
     assert "claude: by an argument" in told["hooks"]
     assert "codex: none, nobody has tried hooks of codex-cli 0.1.0; it reports its state itself" in told["hooks"]
+    assert "claude: it reports its status (OSC 7501) only to a terminal that answers" in told["status"]
+    assert "codex" not in told["status"]
     assert "gemini: none, it takes them only from the person's own settings or from root's" in told["hooks"]
 
 

@@ -67,8 +67,10 @@ def names(kasmon: Line) -> list[str]:
 
 
 async def test_session_state_persists_and_different_sessions_are_isolated(kasmon: Line) -> None:
-    """The seed's own example, in its own words."""
+    """The seed's own example, in its own words; what has no session is gone afterwards."""
     async with connected(kasmon) as client:
+        first = await ran(client, "echo one > file; pwd; ls", "bash")
+        [used] = [session.id for session in fleet(kasmon) if session.turns]
         await ran(client, "x = [1,2,3,4,5]", session="analysis")
         assert "15\n" == (await ran(client, "print(sum(x))", session="analysis"))["stdout"]
         other, once = await ran(client, "print(x)", session="other"), await ran(client, "print(x)")
@@ -76,6 +78,9 @@ async def test_session_state_persists_and_different_sessions_are_isolated(kasmon
         await ran(client, "let q = 1", "node", "analysis")
         both = [await ran(client, code, env, "analysis") for code, env in (("pwd; echo $v", "bash"), ("q+1", "node"))]
         died = await ran(client, "import os; os._exit(7)", session="analysis")
+        await auntil(lambda: look_once(kasmon.places).get(used) is None)
+        listed = (await client.call_tool("list_sessions", {})).structured_content or {}
+        second = await ran(client, "pwd; ls", "bash")
 
     assert "NameError: name 'x' is not defined" in other["stderr"]
     assert (True, "other") == (other["session_preserved"], other["session"])
@@ -83,16 +88,8 @@ async def test_session_state_persists_and_different_sessions_are_isolated(kasmon
     assert (1, False) == (once["exit_code"], once["session_preserved"])
     assert ["/tmp\n1\n", "2\n"] == [each["stdout"] for each in both]
     assert (7, False) == (died["exit_code"], died["session_preserved"])
-
-
-async def test_a_run_without_a_session_is_gone_afterwards(kasmon: Line) -> None:
-    async with connected(kasmon) as client:
-        first = await ran(client, "echo one > file; pwd; ls", "bash")
-        [used] = [session.id for session in fleet(kasmon) if session.turns]
-        assert "/workspace\nfile\n" == first["stdout"]
-        assert "/workspace\n" == (await ran(client, "pwd; ls", "bash"))["stdout"]
-        await auntil(lambda: look_once(kasmon.places).get(used) is None)
-        assert {"sessions": []} == (await client.call_tool("list_sessions", {})).structured_content
+    assert ["/workspace\nfile\n", "/workspace\n"] == [first["stdout"], second["stdout"]]
+    assert ["analysis", "other"] == [each["session"] for each in listed["sessions"]]
 
 
 async def test_output_is_streamed_and_a_run_that_is_cancelled_is_interrupted(kasmon: Line) -> None:
@@ -141,21 +138,19 @@ async def test_a_run_that_waits_for_another_and_is_cancelled_never_runs_and_the_
     assert ["here\ndone\n"] == told
 
 
-async def test_sessions_of_a_client_with_a_name_are_there_for_the_next_and_for_others_of_it(
-    kasmon: Line,
-) -> None:
-    async with connected(kasmon, "--client", "team") as one, connected(kasmon, "--client", "team") as other:
-        async with anyio.create_task_group() as group:
-            for client in (one, other):
-                group.start_soon(ran, client, "x = 1", "python", "a")
-        await ran(one, "1")
-        assert 1 == len([name for name in names(kasmon) if name == "team/a"])
-        assert "1\n" == (await ran(other, "x", session="a"))["stdout"]
-    await auntil(lambda: ["team/a"] == names(kasmon))
+async def test_a_client_with_a_name_shares_its_sessions_and_they_outlive_each_of_its_servers(kasmon: Line) -> None:
+    async with connected(kasmon, "--client", "team") as other:
+        async with connected(kasmon, "--client", "team") as one:
+            async with anyio.create_task_group() as group:
+                for client in (one, other):
+                    group.start_soon(ran, client, "x = 1", "python", "a")
+            await ran(one, "y = 1")
+            assert 1 == len([name for name in names(kasmon) if name == "team/a"])
+            await ran(one, "x = 2", session="a")
+        await auntil(lambda: ["team/a"] == names(kasmon))
 
-    async with connected(kasmon, "--client", "team") as next_one:
-        assert "1\n" == (await ran(next_one, "x", session="a"))["stdout"]
-        assert not (await next_one.call_tool("end_session", {"session": "a"})).is_error
+        assert "2\n" == (await ran(other, "x", session="a"))["stdout"]
+        assert not (await other.call_tool("end_session", {"session": "a"})).is_error
         assert [] == names(kasmon)
 
 
@@ -223,29 +218,47 @@ async def test_the_host_of_a_sandbox_may_die_between_two_runs_and_a_person_may_e
     assert (True, None) == (after["session_preserved"], after.get("hint"))
 
 
-async def test_a_session_is_put_back_to_a_checkpoint(kasmon: Line) -> None:
-    async with connected(kasmon) as client:
+async def test_a_session_that_is_ended_ends_what_runs_there_and_what_waits_never_begins(kasmon: Line) -> None:
+    async with connected(kasmon, "--size", "build") as client:
+        told: list[dict[str, Any]] = []
+        began = anyio.Event()
+
+        async def one() -> None:
+            async def hear(progress: float, total: float | None, message: str | None) -> None:
+                began.set()
+
+            given = {"code": "print(1, flush=True)\nwhile True: pass", "env": "python", "session": "a"}
+            result = await client.call_tool("run", given, progress_callback=hear)
+            assert result.is_error
+            told.append(result.structured_content or {})
+
+        async with anyio.create_task_group() as group:
+            group.start_soon(one)
+            await began.wait()
+            group.start_soon(one)
+            await client.call_tool("list_sessions", {})  # asked after the second run, and answered: that waits now
+            assert not (await client.call_tool("end_session", {"session": "a"})).is_error
+        assert {"sessions": []} == (await client.call_tool("list_sessions", {})).structured_content
+
+    assert [False, False] == [each["session_preserved"] for each in told]
+    assert [1] == [number for number, each in enumerate(told) if "before it began" in each["stderr"]]
+
+
+async def test_the_tools_beside_run_checkpoint_and_restore_and_done(kasmon: Line) -> None:
+    me = kasmon("sandbox", "create", "me").out.strip()
+    async with connected(kasmon, KASMON_SESSION=me) as client:
         await ran(client, "v=1; echo a > file", "bash", "a")
         kept = (await client.call_tool("checkpoint", {"session": "a"})).structured_content or {}
         await ran(client, "v=2; rm file", "bash", "a")
         back = await client.call_tool("restore", {"session": "a", "checkpoint": kept["checkpoint"]})
         assert not back.is_error, back
         assert "1 a\n" == (await ran(client, "echo $v $(cat file)", "bash", "a"))["stdout"]
-        none = await client.call_tool("restore", {"session": "a", "checkpoint": "c99"})
-        listed = (await client.call_tool("list_sessions", {})).structured_content or {}
-
-    assert none.is_error
-    assert [("a", True)] == [
-        (each["session"], kept["checkpoint"] in each["checkpoints"]) for each in listed["sessions"]
-    ]
-
-
-async def test_an_agent_that_is_a_session_of_kasmon_says_it_is_done(kasmon: Line) -> None:
-    me = kasmon("sandbox", "create", "me").out.strip()
-    async with connected(kasmon, KASMON_SESSION=me) as client:
+        assert (await client.call_tool("restore", {"session": "a", "checkpoint": "c99"})).is_error
+        [row] = ((await client.call_tool("list_sessions", {})).structured_content or {})["sessions"]
         done = await client.call_tool("done", {"summary": "all green"})
         assert not done.is_error, done
-        await ran(client, "x = 1", session="a")
 
+    assert "a" == row["session"]
+    assert kept["checkpoint"] in row["checkpoints"]
     assert "all green" == kasmon.json("show", me)["session"]["done"]
-    assert ["me", f"{me}/a"] == sorted(names(kasmon), key=len)
+    assert ["me", f"{me}/a"] == sorted(names(kasmon), key=len), "what an agent made is there when it comes back"

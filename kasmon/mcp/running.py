@@ -1,0 +1,40 @@
+"""One run on its way to a sandbox, for as long as somebody wants it."""
+
+from collections.abc import Callable
+from typing import Final, TypeAlias
+
+from kasmon.errors import KasmonError
+from kasmon.host.wire import Printed
+from kasmon.model.sandbox import Interpreter
+from kasmon.model.session import Session
+
+STOPPED: Final = "it was stopped before it began."
+Show: TypeAlias = Callable[[Printed], None]
+
+
+class Running:
+    """What is to run, and where it does."""
+
+    def __init__(self, interpreter: Interpreter, code: str, session: str, printed: Show) -> None:
+        """
+        Args:
+            interpreter: which.
+            code: what.
+            session: the client's name of where; empty is a sandbox of its own.
+            printed: is called with its output meanwhile.
+        """
+        self.interpreter: Final = interpreter
+        self.code: Final = code
+        self.session: Final = session
+        self.printed: Final = printed
+        self.where: Session | None = None
+        """Known as soon as it may run there."""
+        self.is_unwanted = False
+
+    def check(self) -> None:
+        """
+        Raises:
+            KasmonError: if nobody wants it any more.
+        """
+        if self.is_unwanted:
+            raise KasmonError(STOPPED)

@@ -1,0 +1,146 @@
+"""What a client sees of the server, by the official package's own client; nothing here needs a jail."""
+
+from typing import Any
+
+import pytest
+from mcp import Client
+
+from kasmon.config import Config
+from kasmon.mcp.desk import Desk
+from kasmon.mcp.owner import Owner
+from kasmon.mcp.place import Place
+from kasmon.mcp.server import server_of
+from kasmon.mcp.workshop import Workshop
+from kasmon.model.command import Launch, Mode
+from kasmon.model.event import SessionCreated
+from kasmon.model.permission import SessionId
+from kasmon.paths import places
+from kasmon.store.log import EventLog
+from kasmon.supervisor.housing import NewSandbox
+from tests.fleets import NOW
+
+SEED: dict[str, Any] = {
+    "type": "object",
+    "properties": {
+        "code": {"type": "string", "description": "Code to execute (raw code, not interpreter invocations)"},
+        "env": {"type": "string", "description": "Execution environment: python, node, bash, or custom"},
+        "session": {"type": "string", "description": "Session ID for persistent state. Omit for ephemeral."},
+    },
+    "required": ["code", "env"],
+}
+"""The input of `run`, word for word."""
+ME = "abcdefgh"
+
+
+def desk(session: str = "") -> Desk:
+    where = places()
+    where.make()
+    workshop = Workshop(where, Config(), Owner(where, session), NewSandbox(name="mcp"))
+    return Desk(where, workshop, Place(where, session) if session else None)
+
+
+@pytest.fixture
+def of_nobody() -> Desk:
+    return desk()
+
+
+@pytest.fixture
+def of_me() -> Desk:
+    """The desk of the first of two that are in one wave."""
+    mine = desk(ME)
+    begun(ME, 1)
+    begun("ijklmnop", 2)
+    return mine
+
+
+def begun(name: str, task: int) -> None:
+    """A session of the fleet, in wave 1."""
+    launch = Launch(
+        session=SessionId(name),
+        name=f"{name}'s",
+        agent="scripted",
+        mode=Mode.SDK,
+        backend="scripted",
+        workdir="/",
+        created_at=NOW,
+        task=task,
+        wave=1,
+        peers=2,
+    )
+    EventLog(places().fleet_log).append(SessionCreated(at=NOW, launch=launch, machine="here"))
+
+
+async def answered(client: Client, tool: str, **given: Any) -> dict[str, Any]:
+    """The answer, which is not an error; its text says the same."""
+    result = await client.call_tool(tool, given)
+    assert not result.is_error, result
+    assert result.structured_content is not None
+    return dict(result.structured_content)
+
+
+async def test_run_has_the_seeds_schema_word_for_word(of_nobody: Desk) -> None:
+    async with Client(server_of(of_nobody)) as client:
+        tools = {tool.name: tool for tool in (await client.list_tools()).tools}
+
+    assert SEED == tools["run"].input_schema
+    assert ["run", "list_sessions", "end_session", "interrupt", "checkpoint", "restore"] == list(tools)
+
+
+@pytest.mark.parametrize(
+    ("given", "told", "code"),
+    [
+        ({"code": "1", "env": "ruby"}, "Unknown interpreter: ruby", 1),
+        ({"code": "1"}, "run needs 'env'.", 2),
+        ({"code": 1, "env": "python"}, "'code' has to be a text.", 2),
+        ({"code": "1", "env": "python", "timeout": 5}, "run takes no 'timeout', it takes code, env, session.", 2),
+        ({"code": "1", "env": "python", "session": "a\nb"}, "a session cannot be called 'a\\nb'.", 2),
+    ],
+    ids=["unknown interpreter", "no env", "no text", "unknown argument", "no name"],
+)
+async def test_what_cannot_be_run_is_an_error_in_the_seeds_shape(
+    of_nobody: Desk, given: dict[str, Any], told: str, code: int
+) -> None:
+    async with Client(server_of(of_nobody)) as client:
+        result = await client.call_tool("run", given)
+
+    assert result.is_error
+    assert result.structured_content is not None
+    assert {"stdout", "stderr", "exit_code", "session_preserved"} == set(result.structured_content)
+    assert result.structured_content["stderr"].startswith(told)
+    assert ("", code) == (result.structured_content["stdout"], result.structured_content["exit_code"])
+
+
+@pytest.mark.parametrize("tool", ["end_session", "interrupt", "checkpoint", "restore"])
+async def test_a_session_that_is_not_the_clients_is_none(of_me: Desk, tool: str) -> None:
+    more = {"checkpoint": "c1"} if tool == "restore" else {}
+    async with Client(server_of(of_me)) as client:
+        result = await client.call_tool(tool, {"session": ME, **more})
+        assert {"sessions": []} == await answered(client, "list_sessions")
+
+    assert result.is_error
+    assert result.structured_content is not None
+    assert f"you have no session {ME!r}" in result.structured_content["stderr"]
+
+
+async def test_an_agent_that_is_a_session_of_kasmon_knows_its_task_and_peers_and_says_it_is_done(
+    of_me: Desk,
+) -> None:
+    async with Client(server_of(of_me)) as client:
+        task = await answered(client, "my_task")
+        [peer] = (await answered(client, "peers"))["peers"]
+        done = await client.call_tool("done", {"summary": "all green"})
+
+    assert (ME, 1, 1, 2) == (task["session"], task["task"], task["wave"], task["peers"])
+    assert ("ijklmnop", 2) == (peer["id"], peer["task"])
+    assert done.is_error, "it has no host here that could note it"
+
+
+async def test_no_tool_answers_a_permission(of_me: Desk) -> None:
+    """Also not by another name: what can be asked for is this, and nothing else."""
+    async with Client(server_of(of_me)) as client:
+        names = {tool.name for tool in (await client.list_tools()).tools}
+        result = await client.call_tool("answer", {"request": "r1", "decision": "allow"})
+
+    sandboxes = {"run", "list_sessions", "end_session", "interrupt", "checkpoint", "restore"}
+    assert sandboxes | {"my_task", "peers", "done"} == names
+    assert result.is_error

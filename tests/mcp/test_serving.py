@@ -1,0 +1,38 @@
+"""`kasmon mcp` where the package that speaks the protocol is there, and where it is not."""
+
+import sys
+
+import pytest
+
+from kasmon.commands import serving
+from kasmon.errors import UnavailableError
+
+
+@pytest.fixture
+def _no_package(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in [name for name in sys.modules if name.partition(".")[0] == "mcp" or name == "kasmon.mcp.server"]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "mcp", None)
+
+
+def test_doctor_says_how_an_agent_gets_it() -> None:
+    check = serving.check()
+
+    assert ("mcp", "ok") == (check.id, check.level)
+    assert check.text.endswith("claude mcp add kasmon -- kasmon mcp")
+
+
+@pytest.mark.usefixtures("_no_package")
+def test_without_its_package_it_says_how_to_get_that() -> None:
+    with pytest.raises(UnavailableError, match=r"not installed. `pip install 'kasmon\[mcp\]'`"):
+        serving.mcp()
+
+    assert "pip install 'kasmon[mcp]'" in serving.check().text
+
+
+@pytest.mark.usefixtures("_no_package")
+def test_a_package_of_another_version_is_told_as_that(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "mcp", __import__("json"))
+
+    with pytest.raises(UnavailableError, match="it is there, and another version"):
+        serving.mcp()
