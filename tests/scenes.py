@@ -18,13 +18,14 @@ from kasmon.supervisor.plans.boards import Board
 from kasmon.tui.app import Kasmon
 from kasmon.tui.asks import AskCard
 from kasmon.tui.focus import FocusView
+from kasmon.tui.sandbox_screen import SandboxScreen
 from kasmon.tui.scrollback import Scrollback
 from kasmon.tui.session import SessionView
 from kasmon.tui.world import Settings
-from tests import boards
+from tests import boards, sandboxed
 from tests.fleets import StillClock, asking, change, command, crew, fleet, login, plan, question, working
 from tests.talks import MAKE, SIGN_IN, deep_talk, short_talk, talk
-from tests.tui.worlds import StillWorld
+from tests.tui.worlds import GETS, JAILED, StillWorld
 from tests.waiting import auntil
 
 Act: TypeAlias = Callable[[Pilot[None]], Awaitable[None]]
@@ -33,6 +34,7 @@ TALKS = {
     "choose-store": short_talk("choose-store"),
     "rows-to-strips": talk()[:9],
     "parser": deep_talk(),
+    "numbers": sandboxed.talk(),
 }
 PANES = {"docs": MAKE, "release-notes": SIGN_IN}
 RISKY = (
@@ -237,6 +239,42 @@ NOTED = question(
 )
 TO_FIX_AUTH = ("j", "j", "j")
 
+
+async def history(pilot: Pilot[None]) -> None:
+    """Open what is known of the selected session's sandbox."""
+    app = cast(Kasmon, pilot.app)
+    cast(StillWorld, app.world).pasts = {"numbers": sandboxed.past()}
+    await settled(pilot)
+    await pilot.press("H")
+    await auntil(lambda: isinstance(app.screen, SandboxScreen), what="the sandbox")
+    screen = cast(SandboxScreen, app.screen)
+    await auntil(lambda: screen.past, what="its past")
+    await pilot.pause()
+
+
+def chosen(*pressed: str) -> Act:
+    """The same, with these keys pressed there."""
+
+    async def act(pilot: Pilot[None]) -> None:
+        await history(pilot)
+        await pilot.press(*pressed)
+        await pilot.pause()
+
+    return act
+
+
+def jailed(*pressed: str) -> Act:
+    """Open the dialog of a new session where sandboxes can be made, and press these keys."""
+
+    async def act(pilot: Pilot[None]) -> None:
+        world = cast(StillWorld, cast(Kasmon, pilot.app).world)
+        world.offered, world.confinement = JAILED, GETS
+        await keys("n", *pressed)(pilot)
+
+    return act
+
+
+NUMBERS = fleet(sandboxed.interpreters("numbers"), working("docs"))
 SCENES: dict[str, Scene] = {
     "list-80x24": Scene((80, 24), keys("j")),
     "list-120x40": Scene((120, 40), keys(*TO_FIX_AUTH)),
@@ -302,6 +340,14 @@ SCENES: dict[str, Scene] = {
         (80, 24), printed("slash", *"read", "enter", "v", "k", "l"), fleet(working("docs", mode=Mode.TMUX))
     ),
     "inside-terminal": Scene(act=keys("G", *"kkkk", "enter")),
+    "sandboxes-80x24": Scene((80, 24), keys("j"), sandboxed.house()),
+    "sandboxes-120x40": Scene(act=keys("j", "j"), fleet=sandboxed.house()),
+    "sandboxes-160x50": Scene((160, 50), keys("G", "k", "k"), sandboxed.house()),
+    "sandbox-code-120x40": Scene(act=keys("enter", "tab", *"ls -l"), fleet=NUMBERS),
+    "sandbox-history-80x24": Scene((80, 24), chosen("j"), NUMBERS),
+    "sandbox-history-160x50": Scene((160, 50), chosen("j", "j", "j"), NUMBERS),
+    "sandbox-refused-120x40": Scene(act=chosen("G", "k", "k"), fleet=NUMBERS),
+    "new-jail-80x24": Scene((80, 24), jailed(), fleet(working("docs"))),
     "too-small": Scene((39, 9)),
     "narrow-40x10": Scene((40, 10)),
     "empty": Scene(fleet=fleet()),

@@ -91,7 +91,7 @@ def bring_on(scratch: Places, agents: int, seed: int) -> None:
         null = os.open(os.devnull, os.O_RDWR)
         for stream in (0, 1, 2):
             os.dup2(null, stream)
-        code = bool(asyncio.run(perform(scratch, agents, seed)))
+        code = bool(asyncio.run(perform(scratch, agents, seed, with_sandboxes=True)))
     os._exit(code)
 
 

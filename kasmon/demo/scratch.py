@@ -18,6 +18,7 @@ import msgspec
 import psutil
 
 from kasmon.boot import boot
+from kasmon.demo import sandboxes
 from kasmon.errors import KasmonError
 from kasmon.host.alive import is_running, lock_holder, started_at
 from kasmon.paths import Places, places, private_folder, write_private
@@ -106,6 +107,7 @@ def clear(folder: Path) -> None:
     deadline = time.monotonic() + CLEAR_S
     while True:
         _end(_hosts(inside))
+        sandboxes.end(inside)
         if inside.tmux_socket.exists():
             with contextlib.suppress(KasmonError):
                 Server(inside.tmux_socket).kill_server()

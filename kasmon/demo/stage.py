@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from kasmon.config import Config
-from kasmon.demo import waves
+from kasmon.demo import sandboxes, waves
 from kasmon.demo.cast import PLAN, Part, cast
 from kasmon.errors import KasmonError
 from kasmon.host.alive import lock_holder
@@ -25,17 +25,19 @@ NEVER_READY_S = 1.5
 
 
 FULL: Final = 12
-"""From so many agents on a plan runs beside them."""
+"""From so many agents on a plan runs beside them, and there are sandboxes."""
 
 
-async def perform(places: Places, agents: int, seed: int) -> list[str]:
-    """Start *agents* agents, and the plan; the sentences of what could not be started."""
+async def perform(places: Places, agents: int, seed: int, *, with_sandboxes: bool = False) -> list[str]:
+    """Start *agents* agents, the plan and the sandboxes; the sentences of what could not be started."""
     failures = await populate(places, cast(agents), seed)
     if agents >= FULL:
         try:
             await asyncio.to_thread(waves.begin, places)
         except KasmonError as error:
             failures.append(f"{waves.FILE}: {error}")
+    if with_sandboxes and agents >= FULL:
+        failures += await sandboxes.begin(places)
     return failures
 
 

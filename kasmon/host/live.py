@@ -8,7 +8,15 @@ from kasmon.backends.base import Chunk
 from kasmon.host.connection import Connection
 from kasmon.host.hiding import Hiding
 from kasmon.host.wire import Gone, Written
-from kasmon.model.event import Event, MessageSaid, SessionStarted, ThoughtSaid, TurnEnded, TurnStarted
+from kasmon.model.event import (
+    Event,
+    MessageSaid,
+    SessionStarted,
+    ThoughtSaid,
+    ToolFinished,
+    TurnEnded,
+    TurnStarted,
+)
 from kasmon.model.permission import SessionId
 
 RATE_HZ = 30.0
@@ -48,6 +56,8 @@ class Live:
     def heard(self, event: Event) -> None:
         """Forget what *event* has made a fact, or void."""
         if isinstance(event, MessageSaid | TurnStarted | TurnEnded | SessionStarted):
+            self._forget(False)
+        if isinstance(event, ToolFinished) and event.exit_code is not None:  # a run of code: what it printed is in it
             self._forget(False)
         if isinstance(event, ThoughtSaid | MessageSaid | TurnStarted | TurnEnded | SessionStarted):
             self._forget(True)

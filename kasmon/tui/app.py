@@ -19,7 +19,7 @@ from textual.command import CommandPalette, Provider
 from textual.filter import LineFilter, Monochrome
 
 from kasmon.clean import clean_line
-from kasmon.model.command import Answer, Prompt, Requeue
+from kasmon.model.command import Answer, Mode, Prompt, Requeue, Run
 from kasmon.model.fleet import Fleet
 from kasmon.model.permission import SessionId
 from kasmon.tui.bars import is_offered, offers
@@ -39,13 +39,17 @@ from kasmon.tui.messages import (
     ActionWanted,
     BoardLeft,
     CardLeft,
+    CodeEntered,
     CommandWanted,
+    ConfinedWanted,
     DiffWanted,
     FilesWanted,
     InboxLeft,
     NewAgentWanted,
     PlaceChanged,
     PromptEntered,
+    SandboxDeed,
+    SandboxLooked,
     SessionOpened,
 )
 from kasmon.tui.notices import Toast, shortened, toasts
@@ -74,6 +78,8 @@ LATER_IMPORTS: Final = (
 """Heavy things that the first frame does not need."""
 LATER_S: Final = 0.1
 """How long after the first frame they are fetched: it is still being written, by another thread, when it is made."""
+NO_CODE: Final = frozenset({"submit", "read", "queue"})
+"""What the keys of a prompt's box do that do something else in a box for code."""
 LEFT_S: Final = 1.0
 """So long at most a key waits for the one before it."""
 
@@ -286,8 +292,8 @@ class Kasmon(App[None], inherit_bindings=False):
         self.inbox.take(change.changed, change.gone)
         for gone in change.gone:
             self.inside.forget(gone)
-        for dialog in (screen for screen in self.screen_stack if isinstance(screen, Dialog)):
-            dialog.follow(fleet)
+        for above in (screen for screen in self.screen_stack if isinstance(screen, Overlay)):
+            above.follow(fleet)
         self._toast(told)
         self.inbox.tell()
         self.offer_keys()
@@ -396,6 +402,22 @@ class Kasmon(App[None], inherit_bindings=False):
             wish = Requeue(receipt=message.changes, text=message.text)
         self.want(Tell(session=message.session, wish=wish))
 
+    def on_code_entered(self, message: CodeEntered) -> None:
+        message.stop()
+        self.want(Tell(session=message.session, wish=Run(interpreter=message.interpreter, code=message.code)))
+
+    def on_confined_wanted(self, message: ConfinedWanted) -> None:
+        message.stop()
+        self.deeds.tell_confined(message)
+
+    def on_sandbox_deed(self, message: SandboxDeed) -> None:
+        message.stop()
+        self.deeds.on_sandbox(message)
+
+    def on_sandbox_looked(self, message: SandboxLooked) -> None:
+        message.stop()
+        self.deeds.look_again(message.session)
+
     def on_files_wanted(self, message: FilesWanted) -> None:
         message.stop()
         self.inside.offer_files(message.session)
@@ -411,7 +433,11 @@ class Kasmon(App[None], inherit_bindings=False):
         elif desk.filter_bar.box is not None:
             place = Where.FILTER
         session = None if desk.table.selected is None else desk.table.session(desk.table.selected)
-        rows = [row for row in ACTIONS if row.where in (place, Where.EVERYWHERE)]
+        wheres = {place, Where.EVERYWHERE}
+        shown_inside = desk.preview.session
+        if place is Where.PROMPT and shown_inside is not None and shown_inside.mode is Mode.INTERPRETER:
+            wheres.add(Where.CODE)
+        rows = [row for row in ACTIONS if row.where in wheres and not (Where.CODE in wheres and row.id in NO_CODE)]
         rows = [row for row in rows if is_offered(row.offered, session, bool(desk.table.items))]
         reads = place in (Where.LIST, Where.READING, Where.QUEUE)
         shown = self.keys.shown if reads else self.keys.shown_while_writing

@@ -14,6 +14,7 @@ from kasmon.model.command import Mode
 from kasmon.model.fleet import Totals
 from kasmon.model.session import Session
 from kasmon.model.state import ALIVE, ATTENTION, SessionState
+from kasmon.tui.confined import can_sleep
 from kasmon.tui.keys import Action, Offered
 from kasmon.tui.look import Look, Span, count, money, width_of
 from kasmon.tui.messages import ActionWanted, StateClicked
@@ -166,12 +167,25 @@ def is_offered(when: Offered, session: Session | None, is_somewhere: bool) -> bo
         return False
     if when is Offered.QUEUED:
         return session.queue > 0
+    if when in (Offered.AWAKE, Offered.ASLEEP, Offered.KEEPING, Offered.SANDBOXED):
+        return _is_offered_in_sandbox(when, session)
     runs = session.state in ALIVE
     if when is Offered.INTERRUPTIBLE:
         return can(session, "interrupts")
     if when is Offered.LIVE_TERMINAL:
         return runs and session.mode is Mode.TMUX
     return runs is (when is Offered.RUNNING)
+
+
+def _is_offered_in_sandbox(when: Offered, session: Session) -> bool:
+    housing = session.housing
+    if housing is None or when is Offered.SANDBOXED:
+        return housing is not None
+    if session.state not in ALIVE:
+        return False
+    if when is Offered.KEEPING:
+        return session.mode is Mode.INTERPRETER
+    return can_sleep(session) if when is Offered.AWAKE else housing.is_asleep
 
 
 def offers(actions: Sequence[Action], shown: Sequence[str]) -> tuple[Offer, ...]:

@@ -1,6 +1,7 @@
 """What each action of the key table does. One method for each; its name is the action's id.
 
-Those on the selected session stand in `selected`, those inside a structured session in `reading`.
+Those on the selected session stand in `selected`, those on its sandbox in `sandbox_deeds`, those inside a structured
+session in `reading`.
 """
 
 from typing import TYPE_CHECKING
@@ -13,6 +14,7 @@ from kasmon.model.permission import SessionId
 from kasmon.model.state import ALIVE
 from kasmon.tui.order import Sort, View
 from kasmon.tui.reading import ReadingDeeds
+from kasmon.tui.sandbox_deeds import SandboxDeeds
 from kasmon.tui.selected import SelectedDeeds
 
 if TYPE_CHECKING:
@@ -21,7 +23,7 @@ if TYPE_CHECKING:
     from kasmon.tui.dialogs import NewSession
 
 
-class Deeds(SelectedDeeds, ReadingDeeds):
+class Deeds(SelectedDeeds, ReadingDeeds, SandboxDeeds):
     """The hands of the app."""
 
     def __init__(self, app: "Kasmon") -> None:
@@ -81,7 +83,7 @@ class Deeds(SelectedDeeds, ReadingDeeds):
 
         app = self.app
         names = [session.name for session in app.fleet.sessions]
-        dialog = NewSession(app.look, app.keys, app.settings.workdir, names)
+        dialog = NewSession(app.look, app.keys, app.clock, app.settings.workdir, names)
         app.push_screen(dialog)
         app.run_worker(self._offer(dialog), group="dialog", exclusive=True)
 

@@ -18,7 +18,6 @@ from textual.widgets import Static
 
 from kasmon.clean import clean_line
 from kasmon.errors import KasmonError
-from kasmon.model.fleet import Fleet
 from kasmon.model.text import Token
 from kasmon.tui.bars import Banner, Notice
 from kasmon.tui.keys import Keys
@@ -95,9 +94,6 @@ class Dialog(Overlay):
     def complain(self, problem: str, hint: str = "") -> None:
         said = [(clean_line(problem), Token.ERROR), *([(clean_line(hint), Token.NOTICE)] if hint else [])]
         self.problem.say(("", Token.NOTICE), *said)
-
-    def follow(self, fleet: Fleet) -> None:
-        """The fleet is this now."""
 
     def notice(self, notice: Notice | None) -> None:
         """Something waits elsewhere."""

@@ -26,14 +26,19 @@ from kasmon.tui.clock import Clock
 from kasmon.tui.dialog import Choice, Chosen, Dialog, Field
 from kasmon.tui.keys import Keys
 from kasmon.tui.look import Look
+from kasmon.tui.messages import ConfinedWanted
 from kasmon.tui.prompt import TextBox
 from kasmon.tui.reader import Reader, Rows, Sentences
-from kasmon.tui.world import Create, Rename, Tell, Wanted
+from kasmon.tui.world import Confined, Create, Rename, Tell, Wanted
 
 MODES = {Mode.TMUX: "terminal", Mode.SDK: "structured", Mode.INTERPRETER: "interpreter"}
 AROUND = 6
 """Rows of a dialog that are not its text: frame, padding, foot."""
 WHEN: dict[str, When] = {"now": "now", "when idle": "idle", "interrupt first": "interrupt"}
+NOBODY: Final = Offer(name="", modes=())
+INTERPRETERS: Final = (
+    "Persistent python, bash and node with shared files, in a folder of its own unless you write another."
+)
 ANYWAY: Final = "now, even unseen"
 """Offered once a prompt was refused because nobody saw the box that takes it."""
 
@@ -51,16 +56,24 @@ class Line(LineBox):
 
 
 class NewSession(Dialog):
-    """Name, agent, mode, folder, first prompt, and the machine, where it is not this one."""
+    """Name, agent, mode, sandbox, folder, first prompt, and the machine, where it is not this one."""
 
     title_text = "New session"
 
-    def __init__(self, look: Look, keys: Keys, workdir: str, taken: Iterable[str]) -> None:
+    def __init__(self, look: Look, keys: Keys, clock: Clock, workdir: str, taken: Iterable[str]) -> None:
         super().__init__(look, keys)
+        self.clock = clock
         self.offers: tuple[Offer, ...] = ()
         self.workdir, self.taken = workdir, frozenset(taken)
         self.agent = Choice(look, (), id="agent")
+        self.folder = Line(workdir, id="folder")
         self.mode = Choice(look, (), id="mode")
+        self.sandbox = Choice(look, (), id="sandbox-choice")
+        self.gets = Sentences(look, id="gets")
+        self.sandbox_field = Field("Sandbox", Vertical(self.sandbox, self.gets))
+        self.sandbox_field.display = False
+        self.confined: Confined | None = None
+        """What its sandbox would get, once that is known."""
         self.why = Sentences(look, id="why")
         self.machine = Line(placeholder="this one", id="machine")
 
@@ -68,7 +81,8 @@ class NewSession(Dialog):
         yield Field("Name", Line(placeholder="fix-auth", id="name"))
         yield Field("Agent", Vertical(self.agent, self.why))
         yield Field("Mode", self.mode)
-        yield Field("Folder", Line(self.workdir, id="folder"))
+        yield self.sandbox_field
+        yield Field("Folder", self.folder)
         yield Field("First prompt", TextBox(self.keys, "Empty: it waits for you", id="first-prompt"))
         yield Field("Machine", self.machine)
 
@@ -98,12 +112,55 @@ class NewSession(Dialog):
         message.stop()
         if message.choice is self.agent:
             self._offer_modes()
+        elif message.choice is self.mode:
+            self._offer_sandboxes(self.sandbox.value)
+        elif message.choice is self.sandbox:
+            self._tell_sandbox()
+
+    def tell_confined(self, confined: Confined | None, why_not: str = "") -> None:
+        """What the sandbox of what is chosen would get; None where it can have none, and *why_not*."""
+        self.confined = confined
+        if confined is None:
+            self.gets.say((clean_line(why_not), Token.ERROR))
+        elif self.sandbox.value == "jail":
+            self.gets.say(*((clean_line(line), Token.FAINT) for line in confined.lines))
 
     def _offer_modes(self) -> None:
         self.mode.put([MODES[mode] for mode in self._modes()])
+        self._offer_sandboxes(self._offer.sandbox)
+
+    def _offer_sandboxes(self, wanted: str) -> None:
+        jails, mode = self._offer.jails, self._mode
+        options = ["jail"] if mode is Mode.INTERPRETER else ["none", *(["jail"] if mode in jails else [])]
+        self.sandbox.put(options, options.index("jail") if wanted == "jail" and "jail" in options else 0)
+        self.sandbox.can_focus = len(options) > 1
+        self.sandbox_field.display = options != ["none"]
+        self._tell_sandbox()
+
+    def _tell_sandbox(self) -> None:
+        """Say what the sandbox gets; whoever knows is asked."""
+        self.confined = None
+        self.gets.say()
+        if self._mode is Mode.INTERPRETER:
+            self.gets.say((INTERPRETERS, Token.FAINT))
+        elif self.sandbox.value == "jail":
+            self.post_message(ConfinedWanted(self.agent.value, self._mode, self._folder))
+
+    @property
+    def _offer(self) -> Offer:
+        return next((offer for offer in self.offers if offer.name == self.agent.value), NOBODY)
+
+    @property
+    def _mode(self) -> Mode | None:
+        modes = self._modes()
+        return modes[self.mode.chosen] if modes else None
+
+    @property
+    def _folder(self) -> str:
+        return self.folder.value.strip()
 
     def _modes(self) -> tuple[Mode, ...]:
-        return next((offer.modes for offer in self.offers if offer.name == self.agent.value), ())
+        return self._offer.modes
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
         event.stop()
@@ -125,10 +182,17 @@ class NewSession(Dialog):
             self._create(name)
 
     def _create(self, name: str) -> None:
-        modes, machine = self._modes(), self.machine.value.strip()
-        agent, folder = self.agent.value, self.query_one("#folder", Line).value.strip()
-        workdir, mode = str(expanded(folder)) if folder else "", modes[self.mode.chosen] if modes else None
-        if machine:
+        machine, sandbox = self.machine.value.strip(), None
+        if len(self.sandbox.options) > 1:
+            sandbox = "jail" if self.sandbox.value == "jail" else ""
+        agent, folder, mode = self.agent.value, self._folder, self._mode
+        workdir = str(expanded(folder)) if folder else ""
+        if mode is Mode.INTERPRETER:
+            if machine:
+                self._complain_at("machine", "Sandboxes are made on this machine only.", "Leave it empty.")
+                return
+            workdir = "" if folder == self.workdir else workdir  # its own, unless somebody wrote another
+        elif machine:
             agent, mode = f"{agent}@{machine}", Mode.TMUX
             workdir = "" if folder == self.workdir else folder  # ours is none of its folders
             try:
@@ -137,7 +201,22 @@ class NewSession(Dialog):
                 self._complain_at("machine", error.message, error.hint)
                 return
         prompt = self.query_one("#first-prompt", TextBox).text.strip()
-        self.want(Create(name=name, agent=agent, mode=mode, workdir=workdir, prompt=prompt))
+        wanted = Create(name=name, agent=agent, mode=mode, workdir=workdir, prompt=prompt, sandbox=sandbox)
+        if sandbox and self.confined is not None and not self.confined.is_agreed:
+            self._ask_agreement(wanted, self.confined)
+        else:
+            self.want(wanted)
+
+    def _ask_agreement(self, wanted: Create, confined: Confined) -> None:
+        """What is handed to a sandbox leaves kasmon's hands: a person says once that it may."""
+
+        def agree(dialog: Sure) -> None:
+            dialog.dismiss()
+            self.want(msgspec.structs.replace(wanted, agrees=True))
+
+        lines = (f"{wanted.agent} starts in a sandbox that is handed this:", *confined.lines)
+        question = Question("What its sandbox gets", lines, "agree, and start it")
+        self.app.push_screen(Sure(self.look, self.keys, self.clock, question, agree))
 
     def _complain_at(self, field: str, problem: str, hint: str) -> None:
         self.complain(problem, hint)

@@ -14,11 +14,13 @@ from textual.strip import Strip
 from textual.widget import Widget
 
 from kasmon.model.attention import next_pressing, pressing, waiting_peers
+from kasmon.model.command import Mode
 from kasmon.model.fleet import Fleet
 from kasmon.model.permission import SessionId
 from kasmon.model.radar import Collides
 from kasmon.model.session import Session
 from kasmon.tui.clock import Clock
+from kasmon.tui.confined import is_broken
 from kasmon.tui.keys import Keys
 from kasmon.tui.look import Look, Span
 from kasmon.tui.messages import SessionOpened, SessionSelected, SortWanted
@@ -308,8 +310,11 @@ class SessionTable(ScrollView, can_focus=True):
     def _measure(self) -> None:
         longest = max((len(session.name) for session in self._arranger.sessions.values()), default=8)
         depth = max((item.depth for item in self.items if isinstance(item, Row)), default=0)
-        self._names_width = longest + 2 * depth + (2 if self.pinned else 0) + (2 if self.collisions else 0)
-        before, self.columns = self.columns, columns(self.size.width, self._names_width)
+        sessions = self._arranger.sessions.values()
+        marks = 2 * (bool(self.pinned) + bool(self.collisions) + any(is_broken(session) for session in sessions))
+        self._names_width = longest + 2 * depth + marks
+        interpreters = (len(session.agent) for session in sessions if session.mode is Mode.INTERPRETER)
+        before, self.columns = self.columns, columns(self.size.width, self._names_width, max(interpreters, default=0))
         if self.columns != before and self.header is not None:
             self.header.refresh()
 

@@ -2,9 +2,10 @@
 
 from collections.abc import Sequence
 
+from kasmon.model.glyph import GLYPHS
 from kasmon.model.text import BLANK, Line, Span, Token, cells, fitted
 from kasmon.tui.keys import ACTIONS, Group, Keys, Where
-from kasmon.tui.look import GLYPHS, Look
+from kasmon.tui.look import Look
 
 MEANINGS = {
     "starting": "its agent is not ready yet",
@@ -24,6 +25,9 @@ MARK_MEANINGS = (
     ("fallback", "it runs in a terminal, though the structured mode was asked for"),
     ("child", "a further window of the session above"),
     ("pin", "the preview stays with it"),
+    ("proven", "its sandbox was proven from within"),
+    ("unproven", "its sandbox is not proven"),
+    ("breach", "its sandbox is not as it should be"),
 )
 WORDS = (
     ("w2 3/4", "wave 2, of whose 4 tasks this is the third"),

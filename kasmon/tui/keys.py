@@ -25,6 +25,8 @@ class Where(StrEnum):
     INBOX = "in the list of requests"
     BOARD = "on the wave board"
     PROMPT = "in the prompt box"
+    CODE = "in a box for code"
+    SANDBOX = "on a sandbox"
     READING = "while reading"
     TEXT = "while reading a terminal"
     FIND = "while searching"
@@ -38,6 +40,7 @@ class Group(StrEnum):
 
     MOVE = "Move"
     SESSION = "This session"
+    SANDBOX = "Its sandbox"
     FLEET = "All sessions"
     VIEW = "View"
     REQUEST = "A request"
@@ -65,6 +68,14 @@ class Offered(Enum):
     """To one whose agent can be interrupted."""
     QUEUED = auto()
     """To one for whom prompts wait."""
+    AWAKE = auto()
+    """To one whose sandbox can be put to sleep."""
+    ASLEEP = auto()
+    """To one whose sandbox sleeps."""
+    KEEPING = auto()
+    """To one of whose sandbox checkpoints are kept."""
+    SANDBOXED = auto()
+    """To one that has a sandbox."""
 
 
 class Action(msgspec.Struct, frozen=True):
@@ -85,7 +96,7 @@ class Action(msgspec.Struct, frozen=True):
 
 _LIST, _CARD, _ALL, _BOX, _FILTER = Where.LIST, Where.CARD, Where.EVERYWHERE, Where.PROMPT, Where.FILTER
 _READ, _FIND, _QUEUE, _INBOX, _TEXT = Where.READING, Where.FIND, Where.QUEUE, Where.INBOX, Where.TEXT
-_BOARD = Where.BOARD
+_BOARD, _CODE, _SANDBOX = Where.BOARD, Where.CODE, Where.SANDBOX
 
 DETACHES: Final = "ctrl+]"
 """What comes back from `attach`: the key that kasmon's tmux server detaches by."""
@@ -116,6 +127,75 @@ ACTIONS: Final = (
         Group.SESSION,
         Offered.LIVE_TERMINAL,
     ),
+    Action(
+        "freeze",
+        ("z",),
+        "freeze",
+        "Put its sandbox to sleep; its memory is held",
+        _LIST,
+        Group.SANDBOX,
+        Offered.AWAKE,
+    ),
+    Action("wake", ("u",), "resume", "Let its sandbox go on", _LIST, Group.SANDBOX, Offered.ASLEEP),
+    Action("keep", ("s",), "checkpoint", "Keep its sandbox as it is now", _LIST, Group.SANDBOX, Offered.KEEPING),
+    Action("fork", ("f",), "fork", "Another sandbox that begins where this one is", _LIST, Group.SANDBOX),
+    Action(
+        "sandbox",
+        ("H",),
+        "history",
+        "What ran in its sandbox, what was kept, what it uses",
+        _LIST,
+        Group.SANDBOX,
+        Offered.SANDBOXED,
+    ),
+    Action("freeze_all", ("Z",), "freeze all", "Put every sandbox to sleep; asks first", _LIST, Group.SANDBOX),
+    Action("box_down", ("j", "down"), "down", "The entry below", _SANDBOX, Group.SANDBOX, palette=False),
+    Action("box_up", ("k", "up"), "up", "The entry above", _SANDBOX, Group.SANDBOX, palette=False),
+    Action("box_top", ("g", "home"), "newest", "The newest entry", _SANDBOX, Group.SANDBOX, palette=False),
+    Action("box_bottom", ("G", "end"), "oldest", "The oldest entry", _SANDBOX, Group.SANDBOX, palette=False),
+    Action(
+        "box_read_on",
+        ("space", "pagedown", "ctrl+d"),
+        "read on",
+        "A page on in what is told of it",
+        _SANDBOX,
+        Group.SANDBOX,
+        palette=False,
+    ),
+    Action("box_read_back", ("pageup", "ctrl+u"), "read back", "A page back", _SANDBOX, Group.SANDBOX, palette=False),
+    Action("box_diff", ("D", "enter"), "diff", "What this turn changed", _SANDBOX, Group.SANDBOX, palette=False),
+    Action(
+        "box_restore",
+        ("r",),
+        "restore",
+        "Back to this checkpoint; asks first",
+        _SANDBOX,
+        Group.SANDBOX,
+        palette=False,
+    ),
+    Action("box_fork", ("f",), "fork", "Another sandbox that begins there", _SANDBOX, Group.SANDBOX, palette=False),
+    Action(
+        "box_replay",
+        ("p",),
+        "replay",
+        "Run in a new sandbox all that ran until there",
+        _SANDBOX,
+        Group.SANDBOX,
+        palette=False,
+    ),
+    Action(
+        "box_allow",
+        ("a",),
+        "allow",
+        "Let it reach the host that was refused; asks first",
+        _SANDBOX,
+        Group.SANDBOX,
+        palette=False,
+    ),
+    Action("box_keep", ("s",), "checkpoint", "Keep it as it is now", _SANDBOX, Group.SANDBOX, palette=False),
+    Action("box_freeze", ("z",), "freeze", "Put it to sleep", _SANDBOX, Group.SANDBOX, palette=False),
+    Action("box_wake", ("u",), "resume", "Let it go on", _SANDBOX, Group.SANDBOX, palette=False),
+    Action("leave_box", ("escape", "q"), "leave", "Back to the list", _SANDBOX, Group.SANDBOX, palette=False),
     Action("restart", ("R",), "restart", "Start an ended session again", _LIST, Group.SESSION, Offered.ENDED),
     Action("move", ("V",), "move", "Go on in a terminal, or structured; asks first", _LIST, Group.SESSION),
     Action("explain", (), "explain", "Why it is in its state: who says what, its last changes", _LIST, Group.SESSION),
@@ -124,7 +204,7 @@ ACTIONS: Final = (
     Action("diff", ("D",), "diff", "The last change it made", _LIST, Group.SESSION),
     Action("broadcast", ("M",), "broadcast", "Send every session in the list a prompt", _LIST, Group.FLEET),
     Action(
-        "filter", ("/",), "filter", "By words, state:asking, wave:2, agent:claude", _LIST, Group.VIEW, Offered.ALWAYS
+        "filter", ("/",), "filter", "By words, state:asking, wave:2, sandbox:jail", _LIST, Group.VIEW, Offered.ALWAYS
     ),
     Action("show_all", ("escape",), "show all", "Without the filter again", _LIST, Group.VIEW),
     Action("filter_keep", ("enter", "down", "up"), "keep", "Keep it", _FILTER, Group.VIEW, Offered.ALWAYS, False),
@@ -212,6 +292,20 @@ ACTIONS: Final = (
     Action("leave_board", ("escape", "q"), "leave", "Back to the list", _BOARD, Group.BOARD, palette=False),
     Action(
         "leave_focus", ("ctrl+]",), "leave", "Back to the list", Where.TERMINAL, Group.INSIDE, Offered.ALWAYS, False
+    ),
+    Action("run_code", ("enter",), "run", "Run the code", _CODE, Group.INSIDE, Offered.ALWAYS, False),
+    Action(
+        "interpreter",
+        ("tab",),
+        "interpreter",
+        "The next one runs it: python, bash, node",
+        _CODE,
+        Group.INSIDE,
+        Offered.ALWAYS,
+        False,
+    ),
+    Action(
+        "read_run", ("shift+tab",), "read", "Read what ran, and search it", _CODE, Group.INSIDE, Offered.ALWAYS, False
     ),
     Action("submit", ("enter",), "send", "Send the prompt", _BOX, Group.INSIDE, Offered.ALWAYS, False),
     Action(

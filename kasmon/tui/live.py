@@ -9,14 +9,14 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from kasmon.config import Config, Offer, offers, parse
+from kasmon.config import Config, Offer, parse
 from kasmon.config.edit import put
 from kasmon.config.file import read
 from kasmon.errors import ConfigError, KasmonError, SessionNotFoundError
 from kasmon.host.policy import project_of
 from kasmon.host.wire import FromTerminal
 from kasmon.model.candidate import Candidate
-from kasmon.model.command import Answer, Configure, Interrupt, Prompt, Requeue, Stop
+from kasmon.model.command import Answer, Configure, Interrupt, Mode, Prompt, Requeue, Stop
 from kasmon.model.fleet import Fleet
 from kasmon.model.permission import SessionId
 from kasmon.model.radar import Collides, summed
@@ -36,14 +36,17 @@ from kasmon.tui.tail import follow
 from kasmon.tui.world import (
     Adopt,
     Call,
+    Confined,
     Copy,
     Create,
     Forget,
+    ForkSandbox,
     Heard,
     KeepTheme,
     MoveTo,
     OpenLink,
     Rename,
+    ReplaySandbox,
     Restart,
     Settings,
     Steer,
@@ -54,6 +57,7 @@ from kasmon.tui.world import (
 
 if TYPE_CHECKING:
     from kasmon.supervisor.plans.boards import Board
+    from kasmon.supervisor.sandbox_past import SandboxPast
 
 SHORTEST_SECRET: Final = 6
 """A shorter value of a variable would hide half of every card."""
@@ -111,6 +115,10 @@ class LiveWorld:
 
     async def wish(self, wanted: Wanted, /) -> str:
         match wanted:
+            case Create(mode=Mode.INTERPRETER):
+                from kasmon.tui import live_sandbox  # seldom wanted
+
+                await live_sandbox.create(self.places, self._config, wanted)
             case Create():
                 new = verb.NewSession(
                     name=wanted.name,
@@ -118,6 +126,8 @@ class LiveWorld:
                     mode=wanted.mode,
                     workdir=wanted.workdir,
                     prompt=wanted.prompt,
+                    sandbox=wanted.sandbox,
+                    agrees=wanted.agrees,
                 )
                 await verb.create(self.places, self._config, new)
             case Restart():
@@ -129,7 +139,15 @@ class LiveWorld:
             case Rename():
                 await verb.rename(self.places, self._session(wanted.session), wanted.name)
             case Forget():
-                await verb.forget(self.places, self._session(wanted.session))
+                await self._forget(self._session(wanted.session))
+            case ForkSandbox():
+                from kasmon.tui import live_sandbox
+
+                await live_sandbox.fork(self.places, self._config, self._session(wanted.session), wanted)
+            case ReplaySandbox():
+                from kasmon.tui import live_sandbox
+
+                return await live_sandbox.replay(self.places, self._session(wanted.session), wanted)
             case KeepTheme():
                 await asyncio.to_thread(put, self.places, "ui.theme", wanted.name)
             case Copy():
@@ -150,7 +168,19 @@ class LiveWorld:
         return ""
 
     async def offers(self) -> Sequence[Offer]:
-        return await asyncio.to_thread(offers, self._config)
+        from kasmon.tui.live_sandbox import offered
+
+        return await asyncio.to_thread(offered, self._config)
+
+    async def confined(self, agent: str, mode: Mode | None, workdir: str, /) -> Confined:
+        from kasmon.tui.live_sandbox import confined
+
+        return await asyncio.to_thread(confined, self.places, self._config, agent, mode, workdir)
+
+    async def machines(self) -> Sequence[str]:
+        from kasmon.supervisor.machines import known  # seldom wanted
+
+        return await asyncio.to_thread(known, self._config.remote.ssh, self._fleet)
 
     async def foreign_panes(self) -> Sequence[Candidate]:
         from kasmon.supervisor.adopt import foreign_panes
@@ -182,7 +212,22 @@ class LiveWorld:
     async def diff(self, session: SessionId, /) -> str:
         from kasmon.supervisor.diffs import diff_of  # seldom wanted
 
-        return await asyncio.to_thread(diff_of, self._session(session))
+        known = self._session(session)
+        if known.mode is Mode.INTERPRETER:
+            from kasmon.tui import live_sandbox
+
+            return await live_sandbox.turn_diff(self.places, known)
+        return await asyncio.to_thread(diff_of, known)
+
+    async def sandbox(self, session: SessionId, /) -> "SandboxPast":
+        from kasmon.tui.live_sandbox import past  # seldom wanted
+
+        return await asyncio.to_thread(past, self.places, self._session(session))
+
+    async def turn_diff(self, session: SessionId, turn: int, /) -> str:
+        from kasmon.tui import live_sandbox
+
+        return await live_sandbox.turn_diff(self.places, self._session(session), turn)
 
     async def secrets(self, session: SessionId, /) -> Sequence[str]:
         return await asyncio.to_thread(_values, self.places.environment(session))
@@ -202,7 +247,7 @@ class LiveWorld:
         session = self._session(wanted.session)
         match wanted.wish:
             case Prompt() as prompt:
-                receipt = await verb.send(self.places, session, prompt.text, prompt.when)
+                receipt = await verb.send(self.places, session, prompt.text, prompt.when, anyway=prompt.anyway)
                 return (
                     f"{session.name}: {RECEIPT_WORDS[receipt.state]}{f'; {receipt.reason}' if receipt.reason else ''}"
                 )
@@ -216,7 +261,19 @@ class LiveWorld:
                 await verb.configure(self.places, session, configure)
             case Requeue() as requeue:
                 await verb.requeue(self.places, session, requeue)
+            case wish:
+                from kasmon.tui import live_sandbox
+
+                return await live_sandbox.carried_out(self.places, session, wish)
         return ""
+
+    async def _forget(self, session: Session) -> None:
+        if session.mode is not Mode.INTERPRETER:
+            await verb.forget(self.places, session)
+            return
+        from kasmon.tui import live_sandbox
+
+        await live_sandbox.forget(self.places, session)
 
     def _decide(self, wanted: Steer | TakeEdit) -> None:
         from kasmon.supervisor.plans import acts  # with all that reads plans

@@ -7,7 +7,6 @@ the style of a role on each ground. A state is always a shape and a word, never 
 from collections.abc import Iterable, Sequence
 from typing import Final, Literal, TypeAlias
 
-import msgspec
 from rich.cells import cell_len, set_cell_size
 from rich.segment import Segment
 from rich.style import Style
@@ -16,6 +15,7 @@ from textual.strip import Strip
 from kasmon.clean import clean_line
 from kasmon.model.command import ReceiptState
 from kasmon.model.fleet import Wave
+from kasmon.model.glyph import GLYPHS
 from kasmon.model.permission import AskKind, Request, SessionId
 from kasmon.model.session import Session
 from kasmon.model.state import SessionState
@@ -25,21 +25,6 @@ from kasmon.tui.theme import ThemeFile, readable, variables
 Span: TypeAlias = tuple[str, str]
 """Text, and its role."""
 Ground: TypeAlias = Literal["background", "surface", "raised", "selected"]
-
-GLYPHS: Final = {
-    "starting": ("◌", "."),
-    "idle": ("○", "o"),
-    "working": ("●", "*"),
-    "asking": ("◆", "!"),
-    "limited": ("◔", "L"),
-    "paused": ("▯", "="),
-    "standby": ("◐", "z"),
-    "unsure": ("?", "?"),
-    "lost": ("◇", "#"),
-    "ended": ("✓", "+"),
-    "crashed": ("✕", "x"),
-}
-"""State -> its shape, and its shape where the terminal is not UTF-8."""
 
 MARKS: Final = {
     "cursor": ("▌", ">"),
@@ -56,6 +41,9 @@ MARKS: Final = {
     "pin": ("◉", "@"),
     "held": ("⏸", "="),
     "collides": ("⇄", "%"),
+    "proven": ("▣", "#"),
+    "unproven": ("□", "?"),
+    "breach": ("⊠", "X"),
 }
 
 RECEIPT_WORDS: Final = {
@@ -371,18 +359,6 @@ def wave_progress(wave: Wave, look: Look) -> list[Span]:
     missing = wave.peers - len(wave.sessions)
     waiting: list[Span] = [(look.state_glyph("starting") * min(missing, 24), "faint")] if missing > 0 else []
     return [*shapes, *more, *waiting, (f"  {wave.done}/{wave.peers}", "text.bold")]
-
-
-class RequestCount(msgspec.Struct, frozen=True):
-    """How many requests wait, and how many of them were set aside."""
-
-    waiting: int
-    aside: int
-
-
-def request_count(sessions: Sequence[Session]) -> RequestCount:
-    asks = [ask for session in sessions for ask in session.asks]
-    return RequestCount(len(asks), sum(ask.later for ask in asks))
 
 
 def session_label(session: Session | None, fallback: SessionId) -> str:

@@ -2,8 +2,9 @@
 
 from textual.message import Message
 
-from kasmon.model.command import ReceiptId
+from kasmon.model.command import Mode, ReceiptId
 from kasmon.model.permission import RequestId, SessionId
+from kasmon.model.sandbox import Interpreter
 from kasmon.tui.order import Sort
 from kasmon.tui.world import Steer, Wanted
 
@@ -91,16 +92,51 @@ class PromptEntered(Message):
         self.later, self.changes = later, changes
 
 
-class FilesWanted(Message):
-    """Somebody writes the name of a file of this session's folder."""
+class CodeEntered(Message):
+    """Enter in the box of an interpreter session."""
+
+    def __init__(self, session: SessionId, interpreter: Interpreter, code: str) -> None:
+        super().__init__()
+        self.session, self.interpreter, self.code = session, interpreter, code
+
+
+class ConfinedWanted(Message):
+    """What this agent's sandbox would get is to be told to the dialog that asks."""
+
+    def __init__(self, agent: str, mode: Mode | None, workdir: str) -> None:
+        super().__init__()
+        self.agent, self.mode, self.workdir = agent, mode, workdir
+
+
+class SandboxLooked(Message):
+    """What is known of this session's sandbox is to be looked up anew."""
 
     def __init__(self, session: SessionId) -> None:
         super().__init__()
         self.session = session
 
 
-class FocusLeft(Message):
-    """The focused session gives the keyboard back to the list."""
+class SandboxDeed(Message):
+    """Something is wanted of a session's sandbox: *deed* is the key table's name for it.
+
+    Args:
+        checkpoint: the one that is meant; empty for now.
+        turn: the turn that is meant.
+        host: whom it is to reach.
+    """
+
+    def __init__(self, session: SessionId, deed: str, *, checkpoint: str = "", turn: int = 0, host: str = "") -> None:
+        super().__init__()
+        self.session, self.deed = session, deed
+        self.checkpoint, self.turn, self.host = checkpoint, turn, host
+
+
+class FilesWanted(Message):
+    """Somebody writes the name of a file of this session's folder."""
+
+    def __init__(self, session: SessionId) -> None:
+        super().__init__()
+        self.session = session
 
 
 class CardLeft(Message):

@@ -50,11 +50,11 @@ Item: TypeAlias = Row | Heading
 
 
 class Filter:
-    """What the filter's text means: every word must be somewhere in what a row says; `state:`, `wave:`, `agent:` and
-    `mode:` look at one field.
+    """What the filter's text means: every word must be somewhere in what a row says; `state:`, `wave:`, `agent:`,
+    `mode:` and `sandbox:` look at one field.
     """
 
-    FIELDS = ("state", "wave", "agent", "mode")
+    FIELDS = ("state", "wave", "agent", "mode", "sandbox")
 
     def __init__(self, text: str = "") -> None:
         self.text = text
@@ -79,8 +79,9 @@ class Filter:
             return True
         state = "crashed" if session.crashed else session.state.value
         text = (
-            f"{session.name} {session.id} {state} {session.agent} {session.mode.value} {session.last_line}".casefold()
-        )
+            f"{session.name} {session.id} {state} {session.agent} {session.mode.value} {session.sandbox or ''}"
+            f" {session.last_line}"
+        ).casefold()
         return all(word in text for word in self._words)
 
     @staticmethod
@@ -93,6 +94,8 @@ class Filter:
                 return frozenset() if session.wave is None else frozenset({str(session.wave)})
             case "agent":
                 return frozenset({session.agent.casefold()})
+            case "sandbox":
+                return frozenset({session.sandbox or "none"})
             case _:
                 return frozenset({session.mode.value})
 

@@ -5,6 +5,7 @@ from typing import ClassVar
 from textual import events
 from textual.screen import ModalScreen
 
+from kasmon.model.fleet import Fleet
 from kasmon.tui.bars import Notice
 from kasmon.tui.look import Look
 
@@ -19,6 +20,9 @@ class Overlay(ModalScreen[None]):
     def takes(self, key: events.Key) -> bool:
         """Do at once what *key* means here, before the next one is looked at; False leaves it to who has the focus."""
         return False
+
+    def follow(self, fleet: Fleet) -> None:
+        """The fleet is this now."""
 
     def notice(self, notice: Notice | None) -> None:
         """Something waits elsewhere; told where `carries_notice`."""

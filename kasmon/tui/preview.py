@@ -15,6 +15,7 @@ from kasmon.model.permission import SessionId
 from kasmon.model.session import Session
 from kasmon.tui.bars import LineWidget
 from kasmon.tui.clock import Clock
+from kasmon.tui.confined import badge, is_broken, phase_words
 from kasmon.tui.look import Look, Span, age, count, evidence, mode_word, state_name, wave_place, wave_words
 from kasmon.tui.thrift import PlainVertical
 
@@ -44,16 +45,22 @@ class PreviewHead(LineWidget):
         dot = f" {look.mark('dot')} "
         name = state_name(session)
         pin = f"{look.mark('pin')} " if self.pinned else ""
+        phase = f"{dot}{phase_words(session.housing)}" if session.housing is not None else ""
         right: list[Span] = [
             (f"{look.state_glyph(name)} {name} {age(now - session.since)}", f"state-{name}"),
+            (phase, "soft"),
             (f"{dot}{'seen by ' if width >= ROOMY_WIDTH else ''}{clean_line(evidence(session, now))} ", "faint"),
         ]
         left: list[Span] = [
             (f" {pin}", "accent"),
             (look.cut(clean_line(session.name), max(8, width // 3)), "text.bold"),
+            *([("  ", "text"), *badge(session, look)] if session.sandbox else []),
+            (" not confined" if is_broken(session) else "", "bad.bold"),
         ]
         wave = wave_words(session) if width >= ROOMY_WIDTH else wave_place(session)
-        facts = [clean_line(session.agent), clean_line(mode_word(session)), wave, context_share(session)]
+        mode = session.mode.value if session.sandbox else clean_line(mode_word(session))
+        mode = "" if session.mode is Mode.INTERPRETER else mode  # its agent's name says it
+        facts = [clean_line(session.agent), mode, wave, context_share(session)]
         facts += ["skips permissions"] if session.bypassing else []
         facts += [f"in tmux: {clean_line(session.fallback)}"] if session.fallback else []
         about = "  " + dot.join(fact for fact in facts if fact)

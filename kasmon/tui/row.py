@@ -11,6 +11,7 @@ from kasmon.clean import clean_line
 from kasmon.model.radar import Collides
 from kasmon.model.session import Session
 from kasmon.model.state import SessionState
+from kasmon.tui.confined import badge, is_broken, row_words, to_come
 from kasmon.tui.look import (
     Ground,
     Look,
@@ -47,6 +48,9 @@ MODE: Final = Column("mode", "mode", 5)
 WAVE: Final = Column("wave", "wave", 7, sort=Sort.WAVE)
 ABOUT: Final = ((60, AGENT), (78, MODE), (88, WAVE))
 """From which width on what a session is has a column."""
+LONG_AGENTS: Final = 100
+"""From which width on an agent's name may have more cells than its column usually has, so many at most:"""
+LONGEST_AGENT: Final = 12
 GIVEN_UP: Final = (MODE, WAVE, AGENT)
 """In this order."""
 NUMBERS: Final = (
@@ -56,8 +60,9 @@ NUMBERS: Final = (
 )
 
 
-def columns(width: int, names: int = 20) -> tuple[Column, ...]:
-    """The columns of a list *width* cells wide whose longest name has *names* cells; the last line takes the rest.
+def columns(width: int, names: int = 20, agents: int = AGENT.width) -> tuple[Column, ...]:
+    """The columns of a list *width* cells wide; the last line takes what *names* and *agents*, the cells of the longest
+    of each, leave.
 
     What a session does says more than what it is: mode and agent make room for the last line.
     """
@@ -66,9 +71,12 @@ def columns(width: int, names: int = 20) -> tuple[Column, ...]:
     name = Column("name", "name", max(8, min(names, widest)), sort=Sort.NAME)
     since = Column("since", "since", 5, right=True, sort=Sort.SINCE)
     about = [column for least, column in ABOUT if width >= least]
+    if agents > AGENT.width and width >= LONG_AGENTS:
+        agent = Column(AGENT.key, AGENT.title, min(agents, LONGEST_AGENT), sort=AGENT.sort)
+        about = [agent if column is AGENT else column for column in about]
     numbers = [column for least, column in NUMBERS if width >= least]
     while (line := _left(width, state, name, *about, since, *numbers)) < LINE_LEAST and about:
-        about.remove(next(column for column in GIVEN_UP if column in about))
+        about.remove(next(column for given in GIVEN_UP for column in about if column.key == given.key))
     if line < LINE_LEAST:
         return (state, name, since)
     return (state, name, *about, since, Column("line", "last line", line), *numbers)
@@ -106,7 +114,8 @@ def moments(session: Session, now: float) -> str:
     """The ages that a row shows, as text: it is drawn anew when this changes."""
     until = session.limited_until
     wait = "" if until is None else age(until - now)
-    return f"{age(now - session.since)} {wait} {evidence(session, now)}"
+    lived = "" if session.housing is None else f" {to_come(session, now)}"
+    return f"{age(now - session.since)} {wait} {evidence(session, now)}{lived}"
 
 
 def header(columns: Sequence[Column], width: int, sort: Sort, look: Look) -> Strip:
@@ -176,16 +185,20 @@ def _name(line: Line, now: float, look: Look) -> list[Span]:
     name: Span = (clean_line(session.name) or str(session.id), role)
     hit = line.collides
     mark: list[Span] = [] if hit is None else [(f" {look.mark('collides')}", "bad.bold" if hit.lines else "warn")]
-    return [(indent, "faint"), name, *mark, (f"{fold}{pin}", "accent")]
+    breach: list[Span] = [(f" {look.mark('breach')}", "bad.bold")] if is_broken(session) else []
+    return [(indent, "faint"), name, *breach, *mark, (f"{fold}{pin}", "accent")]
 
 
 def _agent(line: Line, now: float, look: Look) -> list[Span]:
     mark = f" {look.mark('bypass')}" if line.session.bypassing else ""
-    return [(look.cut(clean_line(line.session.agent), 9 - len(mark)), "soft"), (mark, "bad.bold")]
+    room = next(column.width for column in line.columns if column.key == AGENT.key)
+    return [(look.cut(clean_line(line.session.agent), room - len(mark)), "soft"), (mark, "bad.bold")]
 
 
 def _mode(line: Line, now: float, look: Look) -> list[Span]:
     mark = look.mark("fallback") if line.session.fallback else ""
+    if line.session.sandbox:
+        return [*badge(line.session, look, 5 - len(mark)), (mark, "warn")]
     return [(look.cut(clean_line(mode_word(line.session)), 5 - len(mark)), "faint"), (mark, "warn")]
 
 
@@ -199,7 +212,7 @@ def _since(line: Line, now: float, look: Look) -> list[Span]:
 
 
 def _line(line: Line, now: float, look: Look) -> list[Span]:
-    hit, said = line.collides, news(line.session, now)
+    hit, said = line.collides, [*row_words(line.session, now), *news(line.session, now)]
     if hit is None or line.session.state is SessionState.ASKING:
         return said
     return [(clean_line(hit.words), "bad" if hit.lines else "warn"), (f" {look.mark('dot')} ", "faint"), *said]

@@ -82,6 +82,11 @@ class SelectedDeeds:
         session = self._selected()
         if session is None:
             return
+        if session.mode is Mode.INTERPRETER:
+            self.app.say(
+                f"{clean_line(session.name)} is no agent; interpreters stay where they are.", severity="warning"
+            )
+            return
         to = Mode.SDK if session.mode is Mode.TMUX else Mode.TMUX
         where = "as a structured session" if to is Mode.SDK else "in a terminal"
         lines = (f"{session.name} goes on {where}, with the same conversation.", "A turn that runs is never cut off.")
@@ -105,6 +110,11 @@ class SelectedDeeds:
             self.app.say(f"{clean_line(session.name)} runs; stop it first.", severity="warning")
             return
         lines = (f"{session.name} leaves the list.", "Its log stays on disk; nothing in its folder is touched.")
+        if session.mode is Mode.INTERPRETER:
+            lines = (
+                f"{session.name} leaves the list, with its checkpoints.",
+                "Its files go too, unless they lie in a folder of yours.",
+            )
         self._ask("Forget", lines, "forget it", Forget(session=session.id))
 
     def diff(self) -> None:

@@ -5,10 +5,13 @@ from typing import TYPE_CHECKING
 from textual.app import ComposeResult
 
 from kasmon.clean import clean_line
-from kasmon.model.command import ReceiptId
+from kasmon.model.command import Mode, ReceiptId
+from kasmon.model.ran import codes
 from kasmon.model.session import Session
 from kasmon.model.transcript import Transcript
+from kasmon.tui.clock import Clock
 from kasmon.tui.complete import Offered
+from kasmon.tui.confined import panel
 from kasmon.tui.find import FindBar, FindChanged
 from kasmon.tui.keys import Keys, Where
 from kasmon.tui.lines import Lines
@@ -25,15 +28,16 @@ if TYPE_CHECKING:
 class SessionView(PlainVertical):
     """The transcript of one session; the box below it is there between `enter` and `leave`."""
 
-    def __init__(self, session: Session, transcript: Transcript, look: Look, keys: Keys) -> None:
+    def __init__(self, session: Session, transcript: Transcript, look: Look, keys: Keys, clock: Clock) -> None:
         super().__init__()
-        self.session, self.look, self.keys = session, look, keys
+        self.session, self.look, self.keys, self.clock = session, look, keys, clock
         self.transcript = transcript
         self.screen_of_events = Story(transcript, look.token)
         self.find_bar = FindBar(look, keys)
         self.offered = Offered(look)
         self.receipts = Receipts(session, look)
         self.meter = Lines(look, "background", id="meter")
+        self.sandbox = Lines(look, "background", id="sandbox")
         self.box: PromptBox | None = None
         self.only_reads = False
         """Whether somebody came to read, and goes back to the list then."""
@@ -42,6 +46,7 @@ class SessionView(PlainVertical):
         yield self.screen_of_events
         yield self.find_bar
         yield self.receipts
+        yield self.sandbox
         yield self.meter
         yield self.offered
 
@@ -50,6 +55,7 @@ class SessionView(PlainVertical):
         if self.box is not None:  # somebody was faster than what it stands below
             self.move_child(self.box, after=self.offered)
         self._tell()
+        self.set_interval(1.0, self._tell_sandbox)
 
     def on_resize(self) -> None:
         self._tell_meter()
@@ -72,7 +78,7 @@ class SessionView(PlainVertical):
             self._tell()
 
     def dress(self, look: Look) -> None:
-        self.look = self.meter.look = self.offered.look = look
+        self.look = self.meter.look = self.sandbox.look = self.offered.look = look
         self.screen_of_events.dress(look.token)
         self.receipts.dress(look)
         self.find_bar.dress(look)
@@ -92,16 +98,20 @@ class SessionView(PlainVertical):
         """Give the keyboard to a box to write in; *draft* is what was written there before."""
         if self.box is not None:
             return
-        from kasmon.tui.prompt import PromptBox  # heavy: only when somebody writes
+        from kasmon.tui.code_box import CodeBox  # heavy: only when somebody writes
+        from kasmon.tui.prompt import PromptBox
 
-        self.box = PromptBox(
-            self.session.id,
-            self.keys,
-            f"Write to {clean_line(self.session.name)}",
-            draft,
-            history=lambda: [*self.transcript.prompts],
-            offered=self.offered,
-        )
+        if self.session.mode is Mode.INTERPRETER:
+            self.box = CodeBox(self.session.id, self.keys, draft, codes=lambda: codes(self.transcript.blocks))
+        else:
+            self.box = PromptBox(
+                self.session.id,
+                self.keys,
+                f"Write to {clean_line(self.session.name)}",
+                draft,
+                history=lambda: [*self.transcript.prompts],
+                offered=self.offered,
+            )
         self.mount(self.box)
         self.screen.set_focus(self.box)  # now: the next key may be there already
         self._tell()
@@ -205,8 +215,13 @@ class SessionView(PlainVertical):
         self.receipts.tell(self.session, writing=self.box is not None)
         self._tell_meter()
 
+    def _tell_sandbox(self) -> None:
+        """Where it runs, what that uses, and what is to come; an equal line is not drawn again."""
+        self.sandbox.say(*panel(self.session, self.look, self.clock.now(), max(self.size.width - 1, 1)))
+
     def _tell_meter(self) -> None:
         width = max(self.size.width - 1, 1)
         key = self.keys.shown_while_writing("configure", self.look.utf8)
         line = meter(self.session, self.look, key, width) if self.box is not None else None
         self.meter.say(*([line] if line is not None else []))
+        self._tell_sandbox()

@@ -11,7 +11,7 @@ import msgspec
 
 from kasmon.host.wire import FromTerminal, Written
 from kasmon.model.candidate import Candidate
-from kasmon.model.command import Mode, Requeue, Wish
+from kasmon.model.command import Mode, Requeue, SandboxWish, Wish
 from kasmon.model.event import Event
 from kasmon.model.fleet import Fleet
 from kasmon.model.permission import SessionId
@@ -24,6 +24,7 @@ from kasmon.tui.link import TerminalLink
 if TYPE_CHECKING:
     from kasmon.config.profile import Offer
     from kasmon.supervisor.plans.boards import Board
+    from kasmon.supervisor.sandbox_past import SandboxPast
 
 
 class Facts(msgspec.Struct, frozen=True):
@@ -44,7 +45,7 @@ class Tell(msgspec.Struct, frozen=True, kw_only=True):
     """Carry *wish* to the session's agent."""
 
     session: SessionId
-    wish: Wish | Requeue
+    wish: Wish | Requeue | SandboxWish
 
 
 class Create(msgspec.Struct, frozen=True, kw_only=True):
@@ -55,6 +56,19 @@ class Create(msgspec.Struct, frozen=True, kw_only=True):
     mode: Mode | None = None
     workdir: str = ""
     prompt: str = ""
+    sandbox: str | None = None
+    """What confines it; empty for nothing, None for what its profile says."""
+    agrees: bool = False
+    """The person saw what its sandbox is handed, and agrees."""
+
+
+class Confined(msgspec.Struct, frozen=True, kw_only=True):
+    """What an agent's sandbox would get."""
+
+    lines: tuple[str, ...] = ()
+    """A sentence each."""
+    is_agreed: bool = True
+    """Whether a person has agreed to it before, or there is nothing to agree to."""
 
 
 class Restart(msgspec.Struct, frozen=True, kw_only=True):
@@ -77,6 +91,22 @@ class Forget(msgspec.Struct, frozen=True, kw_only=True):
     """Take an ended session off the list; its log stays on disk."""
 
     session: SessionId
+
+
+class ForkSandbox(msgspec.Struct, frozen=True, kw_only=True):
+    """Make a session called *name* that begins where the sandbox of this one is, or was at *checkpoint*."""
+
+    session: SessionId
+    name: str
+    checkpoint: str = ""
+
+
+class ReplaySandbox(msgspec.Struct, frozen=True, kw_only=True):
+    """Make a session called *name*, and run in it all that this one ran until *checkpoint* (empty: until now)."""
+
+    session: SessionId
+    name: str
+    checkpoint: str = ""
 
 
 class KeepTheme(msgspec.Struct, frozen=True, kw_only=True):
@@ -128,7 +158,21 @@ class Call(msgspec.Struct, frozen=True, kw_only=True):
 
 
 Wanted: TypeAlias = (
-    Tell | Create | Restart | MoveTo | Rename | Forget | KeepTheme | Copy | Adopt | Call | OpenLink | Steer | TakeEdit
+    Tell
+    | Create
+    | Restart
+    | MoveTo
+    | Rename
+    | Forget
+    | ForkSandbox
+    | ReplaySandbox
+    | KeepTheme
+    | Copy
+    | Adopt
+    | Call
+    | OpenLink
+    | Steer
+    | TakeEdit
 )
 
 
@@ -199,6 +243,18 @@ class World(Protocol):
         """The agents of the new-session dialog, in the order to offer them."""
         ...
 
+    async def confined(self, agent: str, mode: Mode | None, workdir: str, /) -> Confined:
+        """What the sandbox of this agent would get in that folder.
+
+        Raises:
+            KasmonError: if it can have none.
+        """
+        ...
+
+    async def machines(self) -> Sequence[str]:
+        """The other machines that a new session may be on, in the order to offer them."""
+        ...
+
     async def foreign_panes(self) -> Sequence[Candidate]:
         """The panes of the user's own tmux.
 
@@ -232,6 +288,22 @@ class World(Protocol):
 
         Raises:
             KasmonError: if it works in no repository, or git cannot tell.
+        """
+        ...
+
+    async def sandbox(self, session: SessionId, /) -> "SandboxPast":
+        """What the session's sandbox may, what ran in it, what was kept of it, and whom it was not let reach.
+
+        Raises:
+            KasmonError: if nobody can tell.
+        """
+        ...
+
+    async def turn_diff(self, session: SessionId, turn: int, /) -> str:
+        """What this turn changed in the files of the session's sandbox, as a git diff; empty where nothing.
+
+        Raises:
+            KasmonError: if no checkpoint tells.
         """
         ...
 

@@ -5,11 +5,12 @@ from pathlib import Path
 import pytest
 
 from kasmon.errors import ConfigError
+from kasmon.model.glyph import GLYPHS
 from kasmon.tui.deeds import Deeds
 from kasmon.tui.help import help_rows
 from kasmon.tui.keyboard import LEAVING, leave_key
 from kasmon.tui.keys import ACTIONS, Keys, Where, chosen, shown_key, textual_key
-from kasmon.tui.look import GLYPHS, Look
+from kasmon.tui.look import Look
 from kasmon.tui.theme import DEFAULT, shipped
 from kasmon.tui.world import Settings
 from tests.fleets import crew

@@ -9,9 +9,10 @@ from hypothesis import strategies as st
 from textual.strip import Strip
 
 from kasmon.model.command import Mode
+from kasmon.model.glyph import GLYPHS
 from kasmon.model.session import Session
 from kasmon.model.state import SessionState
-from kasmon.tui.look import GLYPHS, MARKS, Look, age, count, ending, evidence, money, news, state_name
+from kasmon.tui.look import MARKS, Look, age, count, ending, evidence, money, news, state_name
 from kasmon.tui.order import Row, Sort
 from kasmon.tui.row import Line, columns, header, moments, row
 from kasmon.tui.theme import DEFAULT, shipped

@@ -18,14 +18,30 @@ from kasmon.model.permission import SessionId
 from kasmon.model.radar import Collides
 from kasmon.store.log import START, Cursor
 from kasmon.supervisor.plans.boards import Board
+from kasmon.supervisor.sandbox_past import SandboxPast
 from kasmon.tui.link import TerminalLink, TerminalWish
-from kasmon.tui.world import Facts, Heard, Settings, Wanted
+from kasmon.tui.world import Confined, Facts, Heard, Settings, Wanted
 
 OFFERS = (
     Offer(name="claude", modes=(Mode.TMUX, Mode.SDK)),
     Offer(name="shell", modes=(Mode.TMUX,)),
     Offer(name="scripted", modes=(Mode.SDK, Mode.TMUX)),
     Offer(name="gemini", modes=(), problem="'gemini' is not on PATH"),
+)
+JAILED = (
+    Offer(name="claude", modes=(Mode.TMUX, Mode.SDK), jails=(Mode.TMUX, Mode.SDK), sandbox="jail"),
+    Offer(name="shell", modes=(Mode.TMUX,), jails=(Mode.TMUX,)),
+    Offer(name="scripted", modes=(Mode.SDK, Mode.TMUX), jails=(Mode.TMUX,)),
+    Offer(name="interpreters", modes=(Mode.INTERPRETER,), jails=(Mode.INTERPRETER,), sandbox="jail"),
+)
+GETS = Confined(
+    lines=(
+        "It sees '/home/you/project', the programs of this machine, and a home folder of its own; it may reach"
+        " api.example.com.",
+        "It may use 512 MB of memory where a control group is ours, and 256 processes.",
+        "It gets copies of ~/.agent/login.json, which are taken away when it ends.",
+    ),
+    is_agreed=False,
 )
 
 
@@ -66,8 +82,13 @@ class StillWorld:
         self.known = tuple(secrets)
         self.listed: Sequence[str] = ()
         self.diffs: Mapping[str, str] = {}
+        self.pasts: Mapping[str, SandboxPast] = {}
+        self.asked_turns: list[int] = []
+        self.confinement = Confined()
+        self.offered: Sequence[Offer] = OFFERS
         self.collided: asyncio.Queue[Mapping[SessionId, Collides]] = asyncio.Queue()
         self.foreign: Sequence[Candidate] = ()
+        self.hosts: Sequence[str] = ()
         self.wished: list[Wanted] = []
         self.refusing: KasmonError | None = None
         self.refusing_for: dict[str, KasmonError] = {}
@@ -116,7 +137,13 @@ class StillWorld:
         return self.word
 
     async def offers(self) -> Sequence[Offer]:
-        return OFFERS
+        return self.offered
+
+    async def confined(self, agent: str, mode: Mode | None, workdir: str, /) -> Confined:
+        return self.confinement
+
+    async def machines(self) -> Sequence[str]:
+        return self.hosts
 
     async def foreign_panes(self) -> Sequence[Candidate]:
         if self.refusing is not None:
@@ -144,6 +171,15 @@ class StillWorld:
         if self.refusing is not None:
             raise self.refusing
         return self.diffs.get(session, "")
+
+    async def sandbox(self, session: SessionId, /) -> SandboxPast:
+        if self.refusing is not None:
+            raise self.refusing
+        return self.pasts.get(session, SandboxPast())
+
+    async def turn_diff(self, session: SessionId, turn: int, /) -> str:
+        self.asked_turns.append(turn)
+        return await self.diff(session)
 
     async def secrets(self, session: SessionId, /) -> Sequence[str]:
         if self.holding_secrets:

@@ -1,0 +1,221 @@
+"""What the keys do with sandboxes: put to sleep, wake, keep, fork, go back, and look at what ran in one."""
+
+from typing import TYPE_CHECKING
+
+from kasmon.clean import clean_line
+from kasmon.errors import KasmonError
+from kasmon.model.command import Allow, Checkpoint, Mode, Restore, SandboxWish, Sleep, Wake
+from kasmon.model.permission import SessionId
+from kasmon.model.session import Session
+from kasmon.model.state import ALIVE
+from kasmon.tui.confined import can_sleep
+from kasmon.tui.world import Tell
+
+if TYPE_CHECKING:
+    from kasmon.tui.app import Kasmon
+    from kasmon.tui.messages import ConfinedWanted, SandboxDeed
+    from kasmon.tui.sandbox_screen import SandboxScreen
+
+
+class SandboxDeeds:
+    """The hands of the app on sandboxes."""
+
+    app: "Kasmon"
+
+    # On the selected session.
+
+    def freeze(self) -> None:
+        if (session := self._living()) is not None:
+            self._tell(session, Sleep())
+
+    def wake(self) -> None:
+        if (session := self._living()) is not None:
+            self._tell(session, Wake())
+
+    def keep(self) -> None:
+        if (session := self._interpreters()) is not None:
+            self._tell(session, Checkpoint())
+
+    def fork(self) -> None:
+        if (session := self._interpreters()) is not None:
+            self._name_another(session, "")
+
+    def freeze_all(self) -> None:
+        """Ask, then put all to sleep that are awake; those in a turn sleep once it is over."""
+        from kasmon.tui.dialogs import Question, Sure
+
+        app = self.app
+        awake = [each for each in app.fleet.sessions if can_sleep(each)]
+        if not awake:
+            app.say("No sandbox that could sleep is awake.")
+            return
+        many = "1 sandbox is" if len(awake) == 1 else f"{len(awake)} sandboxes are"
+        busy = sum(each.in_turn for each in awake)
+        lines = [f"{many} put to sleep; each holds its memory, and the next use wakes it."]
+        lines += [f"{busy} {'is' if busy == 1 else 'are'} in a turn, which is never cut off."] if busy else []
+
+        def freeze_them(dialog: "Sure") -> None:
+            for each in awake:
+                app.want(Tell(session=each.id, wish=Sleep()))
+            dialog.dismiss()
+
+        question = Question("Freeze all", tuple(lines), "freeze them")
+        app.push_screen(Sure(app.look, app.keys, app.clock, question, freeze_them))
+
+    def sandbox(self) -> None:
+        """Show what ran in the selected session's sandbox, and what was kept of it."""
+        session = self._sandboxed()
+        if session is None:
+            return
+        from kasmon.tui.sandbox_screen import SandboxScreen  # seldom wanted
+
+        app = self.app
+        screen = SandboxScreen(app.look, app.keys, app.clock, session)
+        app.push_screen(screen)
+        self.look_into(session.id, screen)
+
+    # Inside the box for code.
+
+    def interpreter(self) -> None:
+        self._in_box("interpreter")
+
+    def run_code(self) -> None:
+        self._in_box("run_code")
+
+    def read_run(self) -> None:
+        self._in_box("read_run")
+
+    # What the screen of a sandbox wants.
+
+    def look_into(self, session: SessionId, screen: "SandboxScreen") -> None:
+        self.app.run_worker(self._look_into(session, screen), group="sandbox", exclusive=True)
+
+    def look_again(self, session: SessionId) -> None:
+        """What lies on top shows more of this session's sandbox, if it shows that."""
+        from kasmon.tui.sandbox_screen import SandboxScreen
+
+        for screen in self.app.screen_stack:
+            if isinstance(screen, SandboxScreen) and screen.session.id == session:
+                self.look_into(session, screen)
+
+    async def _look_into(self, session: SessionId, screen: "SandboxScreen") -> None:
+        world = self.app.world
+        try:
+            screen.tell(await world.sandbox(session) if world is not None else None)
+        except KasmonError as error:
+            screen.complain(f"{error.message} {error.hint}".strip())
+
+    def on_sandbox(self, wanted: "SandboxDeed") -> None:
+        """Do what the screen of a sandbox wants; what cannot be taken back is asked for first."""
+        session = self.app.desk.table.session(wanted.session)
+        if session is None:
+            return
+        name, point = clean_line(session.name), wanted.checkpoint
+        match wanted.deed:
+            case "box_freeze":
+                self._tell(session, Sleep())
+            case "box_wake":
+                self._tell(session, Wake())
+            case "box_keep":
+                self._tell(session, Checkpoint())
+            case "box_fork":
+                self._name_another(session, point)
+            case "box_replay":
+                self._name_another(session, point, replays=True)
+            case "box_diff":
+                self.app.run_worker(self._turn_diff(session, wanted.turn), group="dialog", exclusive=True)
+            case "box_restore":
+                lines = (
+                    f"{name} goes back to {point}: its files, and of its interpreters what was kept.",
+                    "What is there now is kept first, as a checkpoint of its own.",
+                )
+                self._be_sure("Restore", lines, "restore it", session, Restore(checkpoint=point))
+            case "box_allow":
+                host = clean_line(wanted.host)
+                lines = (f"{name} may reach {host} from now on.", "What it sends there leaves this machine.")
+                self._be_sure("Allow", lines, "allow it", session, Allow(hosts=(wanted.host,)))
+
+    async def _turn_diff(self, session: Session, turn: int) -> None:
+        from kasmon.model.changes import split
+        from kasmon.tui.diff_screen import DiffScreen
+
+        app, name = self.app, clean_line(session.name)
+        try:
+            files = split(await app.world.turn_diff(session.id, turn) if app.world is not None else "")
+        except KasmonError as error:
+            app.say(f"{error.message} {error.hint}", severity="warning")
+            return
+        if files:
+            app.push_screen(DiffScreen(app.look, app.keys, f"{name}, turn {turn}", files))
+        else:
+            app.say(f"Turn {turn} of {name} changed no file.")
+
+    # What the dialog of a new session wants to know.
+
+    def tell_confined(self, wanted: "ConfinedWanted") -> None:
+        self.app.run_worker(self._tell_confined(wanted), group="confined", exclusive=True)
+
+    async def _tell_confined(self, wanted: "ConfinedWanted") -> None:
+        from kasmon.tui.dialogs import NewSession
+
+        dialog = self.app.screen
+        if self.app.world is None or not isinstance(dialog, NewSession):
+            return
+        try:
+            dialog.tell_confined(await self.app.world.confined(wanted.agent, wanted.mode, wanted.workdir))
+        except KasmonError as error:
+            dialog.tell_confined(None, f"{error.message} {error.hint}".strip())
+
+    # Shared.
+
+    def _tell(self, session: Session, wish: SandboxWish) -> None:
+        self.app.want(Tell(session=session.id, wish=wish))
+
+    def _name_another(self, session: Session, checkpoint: str, *, replays: bool = False) -> None:
+        from kasmon.tui.sandbox_dialogs import AnotherSandbox
+
+        app = self.app
+        taken = [each.name for each in app.fleet.sessions]
+        app.push_screen(AnotherSandbox(app.look, app.keys, session, checkpoint, taken, replays=replays))
+
+    def _be_sure(self, title: str, lines: tuple[str, ...], yes: str, session: Session, wish: SandboxWish) -> None:
+        from kasmon.tui.dialogs import Question, Sure
+
+        app, wanted = self.app, Tell(session=session.id, wish=wish)
+        question = Question(title, lines, yes)
+        app.push_screen(Sure(app.look, app.keys, app.clock, question, lambda dialog: dialog.want(wanted)))
+
+    def _in_box(self, action: str) -> None:
+        """A click on the line at the bottom means what the key in the box does."""
+        from kasmon.tui.code_box import CodeBox
+
+        story = self.app.inside.story
+        if story is not None and isinstance(story.box, CodeBox):
+            story.box.means(action)
+
+    def _sandboxed(self) -> Session | None:
+        """The selected session where it has a sandbox; says so if not."""
+        table = self.app.desk.table
+        session = table.session(table.selected) if table.selected is not None else None
+        if session is not None and session.housing is None:
+            self.app.say(f"{clean_line(session.name)} has no sandbox.", severity="warning")
+            return None
+        return session
+
+    def _living(self) -> Session | None:
+        """The selected session where its sandbox is there; says so if not."""
+        session = self._sandboxed()
+        if session is not None and session.state not in ALIVE:
+            name, key = clean_line(session.name), self.app.keys.shown("restart")
+            self.app.say(f"The sandbox of {name} is gone; {key} starts it again.", severity="warning")
+            return None
+        return session
+
+    def _interpreters(self) -> Session | None:
+        """The same, where it is one of interpreters."""
+        session = self._living()
+        if session is not None and session.mode is not Mode.INTERPRETER:
+            name = clean_line(session.name)
+            self.app.say(f"{name} is an agent in a sandbox; only interpreters' sandboxes do that.", severity="warning")
+            return None
+        return session

@@ -1,0 +1,233 @@
+"""One session's sandbox, over everything else: how it is, what ran in it, what was kept, and whom it did not reach."""
+
+from collections.abc import Callable
+from typing import Final
+
+from textual import events
+from textual.app import ComposeResult
+from textual.containers import Container
+
+from kasmon.model.fleet import Fleet
+from kasmon.model.session import Session
+from kasmon.model.text import Token
+from kasmon.supervisor.sandbox_past import Refused, SandboxPast
+from kasmon.tui.clock import Clock
+from kasmon.tui.confined import can_sleep
+from kasmon.tui.keys import Keys, Where
+from kasmon.tui.lines import DrawnLine, Lines
+from kasmon.tui.look import Look, Span
+from kasmon.tui.messages import ActionWanted, SandboxDeed, SandboxLooked
+from kasmon.tui.overlay import Overlay
+from kasmon.tui.reader import Reader, Sentences
+from kasmon.tui.sandbox_words import Entry, about, entries, head, point_of, row, turn_of
+
+ROOMY: Final = 120
+"""From this width on what is told of an entry stands beside the list, else below it."""
+PICK: Final = "box_pick"
+SHOWN_BELOW: Final = 9
+"""Rows for what is told of an entry where it stands below."""
+NOTHING: Final = (
+    ("Nothing ran here yet.", Token.TEXT),
+    ("Each turn is listed with its code and its end, and is kept before and after.", Token.NOTICE),
+)
+AGENTS: Final = (
+    ("An agent runs in this sandbox; its own history is its transcript.", Token.TEXT),
+    ("Hosts that it wanted to reach and did not are listed here.", Token.NOTICE),
+)
+
+
+class SandboxScreen(Overlay):
+    """The sandbox of *session*. Posts `SandboxDeed` for what is wanted of it, and `SandboxLooked` when it moved."""
+
+    DEFAULT_CSS = """
+    SandboxScreen { align: left top; background: $background; }
+    SandboxScreen #box-middle { layout: vertical; height: 1fr; width: 1fr; }
+    SandboxScreen.-beside #box-middle { layout: horizontal; }
+    SandboxScreen #box-list { height: 1fr; width: 1fr; }
+    SandboxScreen #box-about { height: 9; max-height: 100%; width: 1fr; border-top: solid $k-line; }
+    SandboxScreen.-beside #box-about { height: 1fr; width: 44%; border-top: none; border-left: solid $k-line; }
+    """
+
+    def __init__(self, look: Look, keys: Keys, clock: Clock, session: Session) -> None:
+        super().__init__()
+        self.look, self.keys, self.clock, self.session = look, keys, clock, session
+        self.past: SandboxPast | None = None
+        self.entries: tuple[Entry, ...] = ()
+        self.at = 0
+        self.head = Lines(look, "surface", id="box-head")
+        self.list = Lines(look, "background", id="box-list")
+        self.reader = Reader(look, ground="background", margin=1, id="box-about")
+        self.problem = Sentences(look, id="box-problem")
+        self.foot = Lines(look, "surface", id="box-keys")
+        self._acts: dict[str, Callable[[], object]] = {
+            "box_down": lambda: self.pick(self.at + 1),
+            "box_up": lambda: self.pick(self.at - 1),
+            "box_top": lambda: self.pick(0),
+            "box_bottom": lambda: self.pick(len(self.entries) - 1),
+            "box_read_on": lambda: self.reader.scroll_pages(1),
+            "box_read_back": lambda: self.reader.scroll_pages(-1),
+            "leave_box": self.dismiss,
+        }
+
+    def compose(self) -> ComposeResult:
+        yield self.head
+        with Container(id="box-middle"):
+            yield self.list
+            yield self.reader
+        yield self.problem
+        yield self.foot
+
+    def on_mount(self) -> None:
+        self.set_interval(1.0, self._draw_head)
+        self._draw()
+
+    def on_resize(self) -> None:
+        self.set_class(self._is_beside, "-beside")
+        self.call_after_refresh(self._draw)
+
+    # What it shows.
+
+    def tell(self, past: SandboxPast | None) -> None:
+        """Show this; the entry that was chosen stays chosen."""
+        chosen = self.chosen
+        self.past, self.entries = past, entries(past) if past is not None else ()
+        self.at = self.entries.index(chosen) if self.at and chosen in self.entries else 0
+        self.problem.say()
+        self._read(is_same=chosen is not None and chosen == self.chosen)
+        self._draw()
+
+    def complain(self, problem: str) -> None:
+        """It could not be looked up."""
+        self.problem.say((problem, Token.ERROR))
+
+    def follow(self, fleet: Fleet) -> None:
+        """The fleet is this now."""
+        now = fleet.get(self.session.id)
+        if now is None:
+            self.dismiss()
+        elif now != self.session:
+            before, self.session = self.session, now
+            self._draw()
+            if _moved(before) != _moved(now):
+                self.post_message(SandboxLooked(now.id))
+
+    def dress(self, look: Look) -> None:
+        super().dress(look)
+        for widget in (self.head, self.list, self.reader, self.problem, self.foot):
+            widget.look = look
+        self._draw()
+        self.reader.refresh()
+
+    # Keys.
+
+    @property
+    def chosen(self) -> Entry | None:
+        return self.entries[self.at] if self.at < len(self.entries) else None
+
+    def takes(self, key: events.Key) -> bool:
+        found = next((found for name in key.aliases if (found := self.keys.action(name, Where.SANDBOX))), None)
+        return found is not None and self.do(found.id)
+
+    def on_action_wanted(self, message: ActionWanted) -> None:
+        if self.do(message.action):
+            message.stop()
+
+    def do(self, action: str) -> bool:
+        """Do what the key table calls by this id; whether there is such a thing here."""
+        if action.startswith(PICK):
+            self.pick(int(action.removeprefix(PICK)))
+        elif (act := self._acts.get(action)) is not None:
+            act()
+        elif (
+            action in self._offered()
+            or action in ("box_freeze", "box_wake")
+            or (action == "box_keep" and self.session.backend == "interpreter")
+        ):
+            self._want(action)
+        else:
+            return action.startswith("box_")
+        return True
+
+    def pick(self, at: int) -> None:
+        """Choose the entry of this number, the newest being 0; nothing where there is none."""
+        if 0 <= at < len(self.entries):
+            self.at = at
+            self._read()
+            self._draw()
+
+    def _want(self, action: str) -> None:
+        entry, past = self.chosen, self.past
+        point = point_of(entry, past) if entry is not None and past is not None else ""
+        turn = turn_of(entry) if entry is not None else 0
+        host = f"{entry.host}:{entry.port}" if isinstance(entry, Refused) else ""
+        self.post_message(SandboxDeed(self.session.id, action, checkpoint=point, turn=turn, host=host))
+
+    def _offered(self) -> dict[str, str]:
+        """What can be done here, with the entry that is chosen: the action, and its word."""
+        entry, past, acts = self.chosen, self.past, dict[str, str]()
+        if entry is None or past is None:
+            return acts
+        if turn_of(entry):
+            acts["box_diff"] = "diff"
+        if point_of(entry, past):
+            acts |= {"box_restore": "restore", "box_fork": "fork", "box_replay": "replay"}
+        if isinstance(entry, Refused) and entry.fix and entry.host:
+            acts["box_allow"] = "allow"
+        return acts
+
+    # Drawing.
+
+    @property
+    def _is_beside(self) -> bool:
+        return self.size.width >= ROOMY
+
+    def _read(self, *, is_same: bool = False) -> None:
+        entry, past = self.chosen, self.past
+        if is_same:
+            return
+        if entry is None or past is None:
+            self.reader.read(lambda width: ())
+        else:
+            self.reader.read(lambda width: about(entry, past, width))
+
+    def _draw(self) -> None:
+        self._draw_head()
+        width = max(self.list.size.width, 1)
+        room = max(self.list.size.height, 1)
+        first = max(0, min(self.at - room // 2, len(self.entries) - room))
+        lines = []
+        for number in range(first, min(first + room, len(self.entries))):
+            line = row(self.entries[number], self.look, width, is_here=number == self.at)
+            lines.append(DrawnLine(line.left, line.right, f"{PICK}{number}"))
+        if self.past is not None and not self.entries:
+            nothing = NOTHING if self.session.backend == "interpreter" else AGENTS
+            lines = [DrawnLine(), *(DrawnLine(((f"  {text}", _role(token)),)) for text, token in nothing)]
+        self.list.say(*lines)
+        self.foot.say(self._keys())
+
+    def _draw_head(self) -> None:
+        self.head.say(*head(self.session, self.past, self.look, self.clock.now(), max(self.size.width, 1)))
+
+    def _keys(self) -> DrawnLine:
+        housing, is_interpreter = self.session.housing, self.session.backend == "interpreter"
+        words = dict(self._offered())
+        if housing is not None and self.session.exists:
+            words |= {"box_keep": "checkpoint"} if is_interpreter else {}
+            words |= {"box_wake": "resume"} if housing.is_asleep else {}
+            words |= {"box_freeze": "freeze"} if can_sleep(self.session) else {}
+        words["leave_box"] = "back"
+        left: list[Span] = []
+        for action, word in words.items():
+            left += [("  ", "text"), (f"{self.keys.shown(action, self.look.utf8)} ", "accent.bold"), (word, "soft")]
+        place = f"{self.at + 1} of {len(self.entries)} " if self.entries else ""
+        return DrawnLine(tuple(left), ((place, "soft"),))
+
+
+def _moved(session: Session) -> tuple[object, ...]:
+    """What changes when there is more to tell of its past."""
+    housing = session.housing
+    return (housing.checkpoints_counted, housing.phase, housing.lost, session.turn_ended) if housing else ()
+
+
+def _role(token: Token) -> str:
+    return "text" if token is Token.TEXT else "soft"

@@ -1,0 +1,173 @@
+"""What the screen of a sandbox says: its head, its entries as rows, and all about one of them. Pure."""
+
+from collections.abc import Sequence
+from typing import Final, TypeAlias
+
+from kasmon.clean import clean_block, clean_line
+from kasmon.model import code
+from kasmon.model.figures import clock
+from kasmon.model.ran import LANGUAGES
+from kasmon.model.session import Session
+from kasmon.model.text import BLANK, Line, Margin, Token, fitted
+from kasmon.sandbox.checkpoint.replay import Done
+from kasmon.sandbox.checkpoint.shelf import Checkpoint
+from kasmon.supervisor.sandbox_past import Refused, SandboxPast
+from kasmon.tui.confined import amount, badge, is_broken, meters, phase_words, proof_words, to_come
+from kasmon.tui.lines import DrawnLine
+from kasmon.tui.look import Look, Span, state_name, width_of
+
+Entry: TypeAlias = Done | Checkpoint | Refused
+SHORT: Final = 8
+"""So many characters of a SHA are shown in a row."""
+NARROW: Final = 100
+"""Below this width the shape alone says that it was proven."""
+KIND: Final = 11
+"""Cells of the word that says what an entry is."""
+INDENT: Final[Margin] = (("  ", Token.TEXT),)
+
+
+def entries(past: SandboxPast) -> tuple[Entry, ...]:
+    """All that happened, the newest first; not the checkpoints before a turn that have what the one before them has."""
+    points: list[Entry] = []
+    commit = None
+    for point in past.checkpoints:
+        if point.when != "before" or point.commit != commit:
+            points.append(point)
+        commit = point.commit
+    return tuple(sorted([*past.runs, *points, *past.refused], key=lambda entry: entry.at, reverse=True))
+
+
+def point_of(entry: Entry, past: SandboxPast) -> str:
+    """The checkpoint that has what was there once *entry* was over; empty where none is kept."""
+    if isinstance(entry, Checkpoint):
+        return entry.id
+    if isinstance(entry, Refused) or not entry.turn:
+        return ""
+    kept = (point.id for point in past.checkpoints if point.when == "after" and point.turn == entry.turn)
+    return next(kept, "")
+
+
+def turn_of(entry: Entry) -> int:
+    """The turn whose changes can be shown; 0 where there is none."""
+    if isinstance(entry, Done):
+        return entry.turn
+    return entry.turn if isinstance(entry, Checkpoint) and entry.when == "after" else 0
+
+
+def head(session: Session, past: SandboxPast | None, look: Look, now: float, width: int) -> list[DrawnLine]:
+    """What it is, how it is, what it uses and what it may."""
+    housing = session.housing
+    if housing is None:
+        return [DrawnLine(((f" {clean_line(session.name)}", "text.bold"), ("  has no sandbox any more", "soft")))]
+    dot, name = f" {look.mark('dot')} ", state_name(session)
+    left: list[Span] = [
+        (f" {clean_line(session.name)}", "text.bold"),
+        ("  ", "text"),
+        *badge(session, look),
+        ("" if is_broken(session) or width < NARROW else f" {proof_words(session)}", "soft"),
+        ("   ", "text"),
+        (f"{look.state_glyph(name)} {name}", f"state-{name}"),
+        (f"{dot}{dot.join([phase_words(housing), *to_come(session, now)])}", "soft"),
+    ]
+    lines = [DrawnLine(tuple(left))]
+    if used := meters(session, look, bars=width >= SHORT * 12, processes=True):
+        lines.append(DrawnLine(((" ", "text"), *used)))
+    if past is not None and past.policy is not None:
+        policy = past.policy
+        hosts = ", ".join(map(clean_line, policy.hosts))
+        about: list[Span] = [(" network ", "faint"), (hosts or "off", "text")]
+        about += [("   size ", "faint"), (policy.size, "text")]
+        about += [("   project ", "faint"), (clean_line(policy.project), "text")] if policy.project else []
+        about += [(" for writing", "warn")] if policy.project and policy.project_writable else []
+        lines.append(DrawnLine(tuple(about)))
+    if is_broken(session):
+        lines.append(DrawnLine(((f" {look.mark('breach')} {proof_words(session)}", "bad.bold"),)))
+    if housing.lost:
+        lines.append(DrawnLine(((" ! ", "warn.bold"), (clean_line(housing.lost), "warn"))))
+    return lines
+
+
+def row(entry: Entry, look: Look, width: int, *, is_here: bool) -> DrawnLine:
+    """One entry as a line."""
+    mark: Span = (("› " if look.utf8 else "> ") if is_here else "  ", "accent.bold")
+    when: Span = (f"{clock(entry.at, None)}  ", "faint")
+    loud, word = "text.bold" if is_here else "text", ""
+    match entry:
+        case Done():
+            is_open, is_ok = entry.exit_code is None, entry.exit_code == 0
+            sign = look.mark("more") if is_open else ("✓" if look.utf8 else "+") if is_ok else f"exit {entry.exit_code}"
+            word, role, text = entry.interpreter, "says-tool", _first_line(entry.code)
+            ending: Span = (f" {sign}", "faint" if is_open else "good" if is_ok else "bad")
+            right = [ending, (f"  turn {entry.turn}" if entry.turn else "", "faint"), _sha(entry.commit)]
+        case Checkpoint():
+            word, role = clean_line(entry.id), "info"
+            text, loud = _point_words(entry), "text.bold" if is_here else "soft"
+            lost = (f" {len(entry.lost)} not kept" if entry.lost else "", "warn")
+            right = [lost, (f"  {amount(entry.size_bytes)}", "faint"), _sha(entry.commit)]
+        case Refused():
+            word, role = "refused", "bad"
+            text, right = f"{clean_line(entry.host) or 'an address'}:{entry.port}", [("", "faint")]
+    first: list[Span] = [mark, when, (look.fit(word, KIND), role)]
+    room = width - width_of(first) - width_of(right) - 2
+    return DrawnLine((*first, (look.cut(text, max(room, 0)), loud)), (*right, (" ", "text")))
+
+
+def about(entry: Entry, past: SandboxPast, width: int) -> Sequence[Line]:
+    """All that is known of *entry*."""
+    match entry:
+        case Done():
+            return _about_run(entry, past, width)
+        case Checkpoint():
+            return _about_point(entry, width)
+    said = [(entry.why, Token.ERROR)]
+    fix = f"Allow it here, or with `{entry.fix}`." if entry.fix else "No command allows this."
+    rows = [row for text, token in said for row in fitted([(clean_line(text), token)], width)]
+    return [*rows, BLANK, *fitted([(clean_line(fix), Token.NOTICE)], width)]
+
+
+def _about_run(run: Done, past: SandboxPast, width: int) -> list[Line]:
+    end = "its end is not known" if run.exit_code is None else f"exit code {run.exit_code}"
+    token = Token.FAINT if run.exit_code is None else Token.OK if not run.exit_code else Token.FAILED
+    rows = fitted([(f"{run.interpreter}  ", Token.TOOL), (end, token)], width)
+    rows += fitted([(f"began {clock(run.at, None, day=True)}", Token.FAINT)], width)
+    if point := point_of(run, past):
+        rows += fitted(
+            [(f"turn {run.turn}, kept as {clean_line(point)}, {clean_line(run.commit)}", Token.FAINT)], width
+        )
+    else:
+        rows += fitted([("no checkpoint was kept of it", Token.FAINT)], width)
+    rows.append(BLANK)
+    lines = clean_block(run.code).rstrip("\n").split("\n")
+    for spans in code.coloured(lines, LANGUAGES.get(run.interpreter, "")):
+        rows += fitted(spans or (("", Token.CODE_BLOCK),), width, words=False)
+    return rows
+
+
+def _about_point(point: Checkpoint, width: int) -> list[Line]:
+    rows = fitted([(f"{clean_line(point.id)}  ", Token.TOOL), (_point_words(point), Token.SUBJECT)], width)
+    for text in (clock(point.at, None, day=True), f"files {amount(point.size_bytes)}, {clean_line(point.commit)}"):
+        rows += fitted([(text, Token.FAINT)], width)
+    parts = (
+        ("Kept of the interpreters", point.kept, Token.OUTPUT),
+        ("Could not be kept", point.lost, Token.WARNING),
+        ("Files that are not in it", point.left, Token.WARNING),
+    )
+    for title, names, token in parts:
+        if names:
+            rows += [BLANK, *fitted([(title, Token.HEADING)], width)]
+            rows += [row for name in names for row in fitted([(clean_line(name), token)], width, INDENT, INDENT)]
+    if not point.kept and not point.lost:
+        rows += [BLANK, *fitted([("The interpreters held nothing that has a name.", Token.FAINT)], width)]
+    return rows
+
+
+def _point_words(point: Checkpoint) -> str:
+    return "kept, asked for" if point.when == "asked" else f"kept {point.when} turn {point.turn}"
+
+
+def _first_line(text: str) -> str:
+    return next((clean_line(line) for line in clean_block(text).split("\n") if line.strip()), "")
+
+
+def _sha(commit: str) -> Span:
+    return (f"  {clean_line(commit)[:SHORT]}" if commit else "", "faint")

@@ -1,0 +1,60 @@
+"""The demo's sandboxes, where a jail works: they are there, and nothing of them is left after it."""
+
+import asyncio
+import shutil
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+
+from kasmon.demo import sandboxes
+from kasmon.demo.scratch import clear, scratch_places
+from kasmon.model.state import SessionState
+from kasmon.sandbox.jail.ground import Ground
+from kasmon.supervisor.look import look_once
+
+pytestmark = pytest.mark.sandboxes
+
+
+@pytest.fixture
+def folder(can_jail: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    folder = Path(tempfile.mkdtemp(prefix="kasmon-demo-", dir="/tmp"))
+    for name in ("s", "r", "c"):
+        (folder / name).mkdir(mode=0o700)
+    for name, value in scratch_places(folder).environment_variables().items():
+        monkeypatch.setenv(name, value)
+    yield folder
+    clear(folder)
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+def jailed(where: set[str]) -> list[int]:
+    """The processes of whose command lines one of *where* is a part."""
+    found = []
+    for process in psutil.process_iter(["cmdline"]):
+        words = " ".join(process.info["cmdline"] or ())
+        if process.pid != psutil.Process().pid and any(each in words for each in where):
+            found.append(process.pid)
+    return found
+
+
+def test_they_run_one_sleeps_and_nothing_is_left(folder: Path) -> None:
+    inside = scratch_places(folder)
+    inside.make()
+
+    assert [] == asyncio.run(sandboxes.begin(inside))
+    fleet = look_once(inside)
+    states = {session.name: session.state for session in fleet.sessions}
+    assert {"order-stats", "receipt-totals"} == set(states)
+    assert states["receipt-totals"] is SessionState.STANDBY
+    ground = Ground(inside)
+    assert all(ground.of(session.id).exists() for session in fleet.sessions)
+    ids = {str(session.id) for session in fleet.sessions}
+    assert jailed(ids)
+    clear(folder)
+
+    assert [] == jailed(ids)
+    assert not folder.exists()
+    assert not ground.base.exists()

@@ -1,0 +1,205 @@
+"""How a sandbox looks: badge, phase, countdowns, meters. Values in, text out."""
+
+import msgspec
+import pytest
+
+from kasmon.model.housing import Confinement
+from kasmon.model.sandbox import MIB, Phase
+from kasmon.model.session import Session
+from kasmon.model.state import SessionState
+from kasmon.tui.confined import amount, badge, is_broken, meters, panel, phase_words, row_words, to_come
+from kasmon.tui.look import Look
+from kasmon.tui.order import Filter, Row
+from kasmon.tui.row import Line, columns, moments, row
+from kasmon.tui.theme import DEFAULT, shipped
+from tests.fleets import NOW, asking, session, working
+from tests.sandboxed import LEAK, house, housing, interpreters
+
+LOOK = Look(shipped(DEFAULT))
+PLAIN = Look(shipped(DEFAULT), utf8=False)
+LEAKS = Confinement(ok=False, mismatches=LEAK)
+
+
+def drawn(shown: Session, width: int = 160, look: Look = LOOK) -> str:
+    return row(Line(shown, Row(shown.id), columns(width, len(shown.name), 12), width), NOW, look).text
+
+
+def words(shown: Session) -> str:
+    return "".join(text for text, _ in row_words(shown, NOW))
+
+
+@pytest.mark.parametrize("width", [40, 60, 78, 80, 99, 100, 120, 160])
+@pytest.mark.parametrize("shown", house().sessions, ids=lambda shown: shown.id)
+def test_a_row_with_a_sandbox_is_exactly_as_wide_as_the_list(width: int, shown: Session) -> None:
+    assert width == row(Line(shown, Row(shown.id), columns(width, 10, 12), width), NOW, LOOK).cell_length
+
+
+@pytest.mark.parametrize(
+    ("confinement", "shape", "plain", "role"),
+    [
+        (Confinement(ok=True), "jail▣", "jail#", "good"),
+        (None, "jail□", "jail?", "faint"),
+        (LEAKS, "jail⊠", "jailX", "bad.bold"),
+    ],
+    ids=["proven", "nobody looked", "broken"],
+)
+def test_the_badge_is_the_tier_and_a_shape_by_the_proof(
+    confinement: Confinement | None, shape: str, plain: str, role: str
+) -> None:
+    shown = interpreters("x", housing=housing(confinement=confinement))
+
+    assert shape == "".join(text for text, _ in badge(shown, LOOK))
+    assert plain == "".join(text for text, _ in badge(shown, PLAIN))
+    assert role == badge(shown, LOOK)[-1][1]
+
+
+def test_a_session_that_wants_a_sandbox_and_has_none_yet_is_not_shown_as_proven() -> None:
+    assert "□" in drawn(working("x", sandbox="jail"))
+
+
+def test_without_a_sandbox_there_is_no_badge_and_no_panel() -> None:
+    plain = working("x")
+
+    assert [] == badge(plain, LOOK)
+    assert [] == panel(plain, LOOK, NOW, 120)
+    assert "" == words(plain)
+
+
+def test_a_sandbox_that_is_not_as_it_should_be_is_told_in_words_in_the_row_and_in_the_panel() -> None:
+    shown = working("x", housing=housing(confinement=LEAKS), sandbox="jail")
+
+    assert "not confined: the network can be reached" in drawn(shown)
+    assert "not confined as it should be: the network can be reached, it may write to /etc" in text_of(shown)
+
+
+def test_it_is_marked_also_where_the_list_has_room_for_names_only() -> None:
+    assert "⊠" in drawn(working("x", housing=housing(confinement=LEAKS), sandbox="jail"), 44)
+
+
+def test_what_it_asks_stays_in_sight_beside_that() -> None:
+    shown = asking("x", housing=housing(confinement=LEAKS), sandbox="jail")
+
+    assert "not confined" in drawn(shown)
+    assert "rm -rf build" in drawn(shown)
+
+
+def test_once_it_has_ended_nobody_is_alarmed() -> None:
+    shown = interpreters("x", SessionState.ENDED, housing=housing(confinement=LEAKS))
+
+    assert is_broken(shown)
+    assert "" == words(shown)
+
+
+def text_of(shown: Session, width: int = 160) -> str:
+    return "\n".join("".join(text for text, _ in (*line.left, *line.right)) for line in panel(shown, LOOK, NOW, width))
+
+
+@pytest.mark.parametrize(
+    ("phase", "told"),
+    [(Phase.CREATING, "making its sandbox"), (Phase.RESUMING, "waking up"), (Phase.HEALING, "healing")],
+)
+def test_a_phase_on_the_way_is_told_in_the_row(phase: Phase, told: str) -> None:
+    assert told in words(interpreters("x", SessionState.STARTING, housing=housing(phase=phase, is_intended=True)))
+
+
+def test_the_panel_names_the_phase_and_what_sleep_holds() -> None:
+    assert "paused, its memory held" == phase_words(housing(phase=Phase.PAUSED, held=True))
+    assert "paused" == phase_words(housing(phase=Phase.PAUSED))
+    assert "running" in text_of(interpreters("x"))
+
+
+@pytest.mark.parametrize(
+    ("standby_s", "expires_s", "told"),
+    [
+        (720, 1620, ("sleeps in 12m", "expires in 27m")),
+        (719, 1619, ("sleeps in 11m", "expires in 26m")),
+        (42, 7300, ("sleeps in 42s", "expires in 2h")),
+        (None, 90, ("expires in 1m",)),
+    ],
+)
+def test_what_is_to_come_is_counted_in_minutes_until_it_is_near(
+    standby_s: float | None, expires_s: float, told: tuple[str, ...]
+) -> None:
+    lives = housing(standby_at=None if standby_s is None else NOW + standby_s, expires_at=NOW + expires_s)
+
+    assert told == to_come(interpreters("x", housing=lives), NOW)
+
+
+def test_nothing_is_counted_in_a_turn_asleep_for_sleep_or_after_the_end() -> None:
+    asleep = housing(phase=Phase.PAUSED, held=True)
+
+    assert () == to_come(interpreters("x", SessionState.WORKING, in_turn=True), NOW)
+    assert ("expires in 27m",) == to_come(interpreters("x", SessionState.STANDBY, housing=asleep), NOW)
+    assert () == to_come(interpreters("x", SessionState.ENDED), NOW)
+
+
+def test_a_row_tells_what_is_to_come_only_when_it_is_near() -> None:
+    far = interpreters("x")
+    sleeps = interpreters("x", housing=housing(standby_at=NOW + 30))
+    ends = interpreters("x", housing=housing(standby_at=NOW + 30, expires_at=NOW + 200))
+
+    assert "" == words(far)
+    assert "sleeps in 30s" in words(sleeps)
+    assert "expires in 3m" in words(ends)
+
+
+def test_a_row_is_drawn_anew_when_its_countdown_reads_otherwise_and_not_before() -> None:
+    calm, near = interpreters("x", ago=9000), interpreters("x", ago=9000, housing=housing(standby_at=NOW + 30))
+
+    assert moments(calm, NOW) == moments(calm, NOW - 20)
+    assert moments(near, NOW) != moments(near, NOW - 1)
+
+
+def test_meters_tell_what_is_used_of_what_is_allowed_and_warn_by_more_than_a_colour() -> None:
+    usage = housing().usage
+    assert usage is not None
+    full = housing(usage=msgspec.structs.replace(usage, memory_bytes=490 * MIB))
+
+    assert "memory ━━━───── 212 of 512 MiB" in text_of(interpreters("x"))
+    assert "disk ━─────── 71 MiB of 1 GiB" in text_of(interpreters("x"))
+    assert ("490", "bad.bold") in meters(interpreters("x", housing=full), LOOK)
+
+
+def test_a_meter_without_a_limit_says_what_is_used_and_promises_nothing() -> None:
+    usage = housing().usage
+    assert usage is not None
+    free = housing(usage=msgspec.structs.replace(usage, memory_allowed=0))
+
+    assert "memory 212 MiB   disk" in text_of(interpreters("x", housing=free))
+
+
+@pytest.mark.parametrize("width", [38, 60, 80, 116, 120, 160])
+@pytest.mark.parametrize("shown", house().sessions, ids=lambda shown: shown.id)
+def test_the_panel_has_at_most_three_lines(shown: Session, width: int) -> None:
+    assert len(panel(shown, LOOK, NOW, width)) <= 3
+
+
+@pytest.mark.parametrize(
+    ("size", "told"),
+    [
+        (0, "0 MiB"),
+        (4, "4 B"),
+        (12 * 1024, "12 KiB"),
+        (MIB // 2, "0.5 MiB"),
+        (71 * MIB, "71 MiB"),
+        (1536 * MIB, "1.5 GiB"),
+    ],
+)
+def test_an_amount_is_short(size: int, told: str) -> None:
+    assert told == amount(size)
+
+
+def test_a_filter_finds_what_is_in_a_sandbox() -> None:
+    confined, free = interpreters("x"), session("y")
+
+    assert Filter("sandbox:jail").takes(confined)
+    assert not Filter("sandbox:jail").takes(free)
+    assert Filter("sandbox:none").takes(free)
+    assert Filter("jail").takes(confined)
+
+
+def test_nothing_that_a_sandbox_says_acts_on_the_terminal() -> None:
+    nasty = Confinement(ok=False, mismatches=("\x1b]0;x\x07\x1b[2J[red]",))
+    shown = working("x", housing=housing(confinement=nasty, lost="\x1b[31m"), sandbox="jail")
+
+    assert "\x1b" not in drawn(shown) + text_of(shown)

@@ -1,0 +1,277 @@
+"""Sandboxes on the dashboard: keys, the box for code, what ran and was kept, and what a new one gets."""
+
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from typing import cast
+
+from textual.pilot import Pilot
+
+from kasmon.errors import UnableError
+from kasmon.model.command import Allow, Checkpoint, Mode, Restore, Run, Sleep, Wake
+from kasmon.model.fleet import Fleet
+from kasmon.model.permission import SessionId
+from kasmon.model.sandbox import Phase
+from kasmon.model.state import SessionState
+from kasmon.tui.app import Kasmon
+from kasmon.tui.code_box import CodeBox
+from kasmon.tui.diff_screen import DiffScreen
+from kasmon.tui.sandbox_screen import SandboxScreen
+from kasmon.tui.world import Create, ForkSandbox, ReplaySandbox, Settings, Tell, Wanted
+from tests.fleets import StillClock, fleet, idle, working
+from tests.model.test_changes import DIFF
+from tests.sandboxed import house, housing, interpreters, past
+from tests.scenes import history, kasmon, settled
+from tests.tui.worlds import GETS, JAILED, StillWorld, text_of
+from tests.waiting import auntil
+
+NUMBERS = SessionId("numbers")
+ASLEEP = interpreters("numbers", SessionState.STANDBY, housing=housing(phase=Phase.PAUSED, held=True))
+
+
+@asynccontextmanager
+async def shown(over: Fleet | None = None, size: tuple[int, int] = (120, 40)) -> AsyncIterator[Pilot[None]]:
+    app = kasmon(over or fleet(interpreters("numbers"), working("docs")), settings=Settings(workdir="/home/you"))
+    async with app.run_test(size=size, notifications=True) as pilot:
+        await settled(pilot)
+        yield pilot
+
+
+def app_of(pilot: Pilot[None]) -> Kasmon:
+    return cast(Kasmon, pilot.app)
+
+
+def world_of(pilot: Pilot[None]) -> StillWorld:
+    return cast(StillWorld, app_of(pilot).world)
+
+
+def told(pilot: Pilot[None], *wishes: object) -> Sequence[Wanted]:
+    return [Tell(session=NUMBERS, wish=wish) for wish in wishes]  # type: ignore[arg-type]
+
+
+async def wished(pilot: Pilot[None], count: int) -> list[Wanted]:
+    world = world_of(pilot)
+    await auntil(lambda: len(world.wished) >= count, what="the wishes")
+    return world.wished
+
+
+def footer(pilot: Pilot[None]) -> str:
+    return text_of(pilot.app).splitlines()[-1]
+
+
+async def sure(pilot: Pilot[None]) -> None:
+    """Say yes once the question takes it."""
+    await pilot.pause()
+    cast(StillClock, app_of(pilot).clock).ticked += 1.0
+    await pilot.press("y")
+    await pilot.pause()
+
+
+async def test_a_sandbox_is_frozen_and_kept_by_a_key_each() -> None:
+    async with shown() as pilot:
+        assert "z freeze   s checkpoint   H history" in footer(pilot)
+        assert "resume" not in footer(pilot)
+        await pilot.press("z", "s")
+
+        assert told(pilot, Sleep(), Checkpoint()) == await wished(pilot, 2)
+
+
+async def test_one_that_sleeps_is_woken_and_not_frozen_again() -> None:
+    async with shown(fleet(ASLEEP)) as pilot:
+        assert "u resume" in footer(pilot)
+        assert "freeze" not in footer(pilot)
+        await pilot.press("u")
+
+        assert told(pilot, Wake()) == await wished(pilot, 1)
+
+
+async def test_its_keys_are_offered_only_where_they_apply_and_say_why_elsewhere() -> None:
+    confined = idle("docs", sandbox="jail", housing=housing(), ago=1)
+    async with shown(fleet(idle("readme"), confined)) as pilot:
+        assert "freeze" not in footer(pilot)
+        await pilot.press("z")
+        await auntil(lambda: "readme has no sandbox." in text_of(pilot.app))
+        await pilot.press("j", "f", "s")
+        await auntil(lambda: "docs is an agent in a sandbox" in text_of(pilot.app))
+        assert [] == world_of(pilot).wished
+        assert "checkpoint" not in footer(pilot)
+        assert "z freeze" in footer(pilot)
+        await pilot.press("z")
+
+        assert [Tell(session=SessionId("docs"), wish=Sleep())] == await wished(pilot, 1)
+
+
+async def test_all_are_frozen_only_after_a_question_that_says_how_many() -> None:
+    async with shown(house()) as pilot:
+        await pilot.press("Z")
+        await auntil(lambda: "4 sandboxes are put to sleep" in text_of(pilot.app))
+        assert "1 is in a turn, which is never cut off." in text_of(pilot.app)
+        await pilot.press("y")  # too soon: it was typed for something else
+        await pilot.pause()
+        assert [] == world_of(pilot).wished
+        await sure(pilot)
+
+        frozen = {wanted.session for wanted in await wished(pilot, 4) if isinstance(wanted, Tell)}
+        assert {"numbers", "import-csv", "scratch", "nightly"} == frozen
+
+
+async def test_enter_runs_the_code_by_the_interpreter_that_tab_chose() -> None:
+    async with shown() as pilot:
+        await pilot.press("enter")
+        await auntil(lambda: pilot.app.query(CodeBox), what="the box")
+        await pilot.press(*"a=1", "ctrl+j", *"a", "enter", "tab", *"ls", "enter", "tab", "tab", *"b", "enter")
+        await pilot.pause()
+
+        assert told(
+            pilot,
+            Run(interpreter="python", code="a=1\na"),
+            Run(interpreter="bash", code="ls"),
+            Run(interpreter="python", code="b"),
+        ) == await wished(pilot, 3)
+        assert "⏎ run   tab interpreter   shift+tab read" in footer(pilot)
+
+
+async def test_what_ran_comes_back_into_the_box_by_up_and_is_given_back_when_it_could_not_run() -> None:
+    async with shown() as pilot:
+        await pilot.press("enter")
+        await pilot.pause()
+        await pilot.press("up")
+        await auntil(lambda: "frame.describe()" in text_of(pilot.app).rpartition("[python]")[2], what="what ran")
+        world_of(pilot).refusing = UnableError("it sleeps, and use does not wake it.")
+        await pilot.press("enter")
+        await auntil(lambda: "it sleeps, and use" in text_of(pilot.app))
+
+        assert "frame.describe()" in text_of(pilot.app).rpartition("[python]")[2]
+
+
+async def test_shift_tab_reads_and_the_transcript_shows_the_code_and_what_was_lost() -> None:
+    async with shown() as pilot:
+        await pilot.press("enter")
+        await pilot.pause()
+        await pilot.press("shift+tab")
+        await pilot.pause()
+
+        assert "next turn" in footer(pilot) or "turn before" in footer(pilot)
+        assert "print(len(rows)" in text_of(pilot.app)
+        assert "what its interpreters held is lost" in text_of(pilot.app)
+
+
+async def test_the_history_shows_runs_checkpoints_and_refusals_newest_first() -> None:
+    async with shown() as pilot:
+        await history(pilot)
+        rows = text_of(pilot.app).splitlines()
+        words = ("c6 ", "frame = ", "c4 ", "refused", "c1 ")
+        at = [next(number for number, row in enumerate(rows) if word in row) for word in words]
+
+        assert sorted(at) == at
+        assert "exit 6" in text_of(pilot.app)
+        assert "c3  " not in text_of(pilot.app)  # before a turn, with nothing changed since the one after the last
+        assert "network pypi" in text_of(pilot.app)
+        assert "processes 6 of 256" in text_of(pilot.app)
+
+
+async def test_a_turns_diff_is_shown_and_escape_leads_back_to_the_history() -> None:
+    async with shown() as pilot:
+        world_of(pilot).diffs = {"numbers": DIFF}
+        await history(pilot)
+        await pilot.press("j", "j", "D")
+        await auntil(lambda: isinstance(pilot.app.screen, DiffScreen))
+        await pilot.press("escape")
+        await pilot.pause()
+
+        assert [3] == world_of(pilot).asked_turns
+        assert isinstance(pilot.app.screen, SandboxScreen)
+
+
+async def test_going_back_to_a_checkpoint_is_asked_for_first() -> None:
+    async with shown() as pilot:
+        await history(pilot)
+        await pilot.press("j", "j", "j", "r")
+        await auntil(lambda: "goes back to c4" in text_of(pilot.app))
+        assert [] == world_of(pilot).wished
+        await sure(pilot)
+
+        assert told(pilot, Restore(checkpoint="c4")) == await wished(pilot, 1)
+
+
+async def test_a_fork_and_a_replay_begin_at_the_entry_that_is_chosen() -> None:
+    async with shown() as pilot:
+        await history(pilot)
+        await pilot.press("j", "j", "j", "f", "enter")
+        await pilot.pause()
+        await pilot.press("p")
+        await auntil(lambda: "it does a second time" in text_of(pilot.app))
+        await pilot.press("enter")
+
+        assert [
+            ForkSandbox(session=NUMBERS, name="numbers-2", checkpoint="c4"),
+            ReplaySandbox(session=NUMBERS, name="numbers-2", checkpoint="c4"),
+        ] == await wished(pilot, 2)
+
+
+async def test_a_host_that_was_refused_is_allowed_from_there_and_only_after_a_question() -> None:
+    async with shown() as pilot:
+        await history(pilot)
+        await pilot.press("a")  # not on this entry
+        await pilot.press("G", "k", "k", "a")
+        await auntil(lambda: "may reach example.org:443 from now on" in text_of(pilot.app))
+        assert [] == world_of(pilot).wished
+        await sure(pilot)
+
+        assert told(pilot, Allow(hosts=("example.org:443",))) == await wished(pilot, 1)
+
+
+async def test_the_history_of_a_sandbox_in_which_nothing_ran_says_so() -> None:
+    async with shown(fleet(interpreters("new"))) as pilot:
+        await history(pilot)
+
+        assert "Nothing ran here yet." in text_of(pilot.app)
+        await pilot.press("r", "f", "p", "D")
+        await pilot.pause()
+        assert isinstance(pilot.app.screen, SandboxScreen)
+
+
+async def test_what_comes_while_the_history_is_open_is_shown_and_the_choice_stays() -> None:
+    async with shown() as pilot:
+        await history(pilot)
+        await pilot.press("j", "j")
+        more = past().checkpoints[-1]
+        world_of(pilot).pasts = {"numbers": past()}
+        moved = interpreters("numbers", housing=housing(checkpoints_counted=7, phase=Phase.PAUSED, held=True))
+        world_of(pilot).fleets.put_nowait(fleet(moved, working("docs")))
+        await auntil(lambda: "paused, its memory held" in text_of(pilot.app))
+        await pilot.pause()
+
+        assert "› 14:10:18  python" in text_of(pilot.app)
+        assert "u resume" in footer(pilot)
+        assert more.id in text_of(pilot.app)
+
+
+async def test_a_new_session_says_what_its_sandbox_gets_and_starts_after_a_person_agreed() -> None:
+    async with shown() as pilot:
+        world_of(pilot).offered, world_of(pilot).confinement = JAILED, GETS
+        await pilot.press("n")
+        await auntil(lambda: "login.json" in text_of(pilot.app))
+        await pilot.press(*"x", "enter")
+        await auntil(lambda: "agree, and start it" in text_of(pilot.app))
+        assert [] == world_of(pilot).wished
+        await sure(pilot)
+
+        made = Create(name="x", agent="claude", mode=Mode.TMUX, workdir="/home/you", sandbox="jail", agrees=True)
+        assert [made] == await wished(pilot, 1)
+
+
+async def test_a_person_can_take_no_sandbox_or_interpreters() -> None:
+    async with shown() as pilot:
+        world_of(pilot).offered, world_of(pilot).confinement = JAILED, GETS
+        await pilot.press("n")
+        await auntil(lambda: "login.json" in text_of(pilot.app))
+        await pilot.press(*"x", "tab", "tab", "tab", "left", "tab", "enter")
+        await auntil(lambda: len(pilot.app.screen_stack) == 1)
+        await pilot.press("n")
+        await auntil(lambda: "interpreters" in text_of(pilot.app))
+        await pilot.press(*"y", "tab", "left", "tab", "tab", "enter")
+
+        assert [
+            Create(name="x", agent="claude", mode=Mode.TMUX, workdir="/home/you", sandbox=""),
+            Create(name="y", agent="interpreters", mode=Mode.INTERPRETER),
+        ] == await wished(pilot, 2)
