@@ -1,7 +1,6 @@
 """Ways of talking to agents, one module each; none knows another."""
 
 from importlib import import_module
-from importlib.metadata import entry_points
 
 from kasmon.backends.base import Backend
 from kasmon.errors import UsageError
@@ -11,6 +10,8 @@ GROUP = "kasmon.backends"
 
 def names() -> list[str]:
     """The names of all installed backends; imports none of them."""
+    from importlib.metadata import entry_points  # only here and below: it loads what reads mail
+
     return sorted(point.name for point in entry_points(group=GROUP))
 
 
@@ -20,6 +21,8 @@ def load(name: str) -> Backend:
     Raises:
         UsageError: if none is called that.
     """
+    from importlib.metadata import entry_points
+
     for point in entry_points(group=GROUP, name=name):
         module, _, attribute = point.value.partition(":")
         backend: Backend = getattr(import_module(module), attribute)

@@ -40,6 +40,23 @@ def hooks(where: Places, environment: Mapping[str, str]) -> Iterator[Check]:
         yield Check(id="hooks", level="ok", text="; ".join(told))
 
 
+def statuses(where: Places, environment: Mapping[str, str]) -> Iterator[Check]:
+    """Which agents report no status of their own in a terminal, and why: then other sources say their state."""
+    from kasmon.backends.tmux.absent import STATUS  # as above
+    from kasmon.backends.tmux.program import program_of
+
+    try:
+        config = load(where)
+        known = [offer.name for offer in offers(config, environment) if not offer.problem]
+    except KasmonError:
+        return
+    silent = [(name, program_of((config.agents[name].program,), name)) for name in known]
+    told = [f"{name}: {STATUS[program]}" for name, program in silent if program in STATUS]
+    if told:
+        text = f"{'; '.join(told)}. Hooks, files, title and screen say their state in a terminal"
+        yield Check(id="status", level="ok", text=text)
+
+
 def fallbacks(where: Places, environment: Mapping[str, str]) -> Iterator[Check]:
     """Who was asked to run structured and runs in tmux, and why: profiles, and sessions that live."""
     try:

@@ -11,7 +11,7 @@ from typing import Final
 import msgspec
 
 from kasmon.config import address
-from kasmon.config.schema import Config, Profile
+from kasmon.config.schema import SHIPPED, Config, Profile, Sandboxing
 from kasmon.errors import (
     AgentNotFoundError,
     ConfigError,
@@ -22,6 +22,7 @@ from kasmon.errors import (
     UsageError,
 )
 from kasmon.model.command import Mode
+from kasmon.model.sandbox import Tier
 from kasmon.paths import expanded
 
 SCRIPTED: Final = "scripted"
@@ -63,6 +64,10 @@ class Resolved(msgspec.Struct, frozen=True, kw_only=True):
     """The profile's own variables."""
     bypassing: bool = False
     """The agent is told to skip permissions."""
+    sandbox: Tier | None = None
+    """What confines it; None is nothing."""
+    confined: Sandboxing = Sandboxing()
+    """How its sandbox is made, where it has one."""
     machine: str = ""
     """The other machine that it runs on; empty for this one. There *argv* begins with a bare name, or is empty for the
     login shell."""
@@ -76,6 +81,10 @@ class Offer(msgspec.Struct, frozen=True, kw_only=True):
     """The modes it can run in, its default first; empty where it cannot be started."""
     problem: str = ""
     """Why it cannot be started as things are; empty when it can."""
+    jails: tuple[Mode, ...] = ()
+    """The modes in which it can run in a jail, as far as its profile goes."""
+    sandbox: str = ""
+    """What its profile confines it by; empty is nothing."""
 
 
 def resolve(
@@ -84,9 +93,12 @@ def resolve(
     mode: Mode | str | None = None,
     argv: Sequence[str] = (),
     *,
+    sandbox: str | None = None,
     environment: Mapping[str, str] | None = None,
 ) -> Resolved:
     """How a session of profile *agent* runs, in *mode* where one is asked for; *argv* is any program to run in tmux.
+
+    *sandbox* is what confines it: a tier, or empty for nothing; None is what the profile says.
 
     `AGENT@HOST` runs in a terminal of that machine, by the name of its program.
 
@@ -96,7 +108,8 @@ def resolve(
     Raises:
         UsageError: if there is no such mode or machine, or *argv* is to run structured.
         NotFoundError: if no profile has this name.
-        RefusedError: if the profile is disabled, or needs what a later version of kasmon brings.
+        RefusedError: if the profile is disabled.
+        UnableError: if it wants a sandbox that this version does not bring, or that its kind of session cannot have.
         AgentNotFoundError: if its program is not there; the message names the fix.
         ConfigError: if its flags cannot be split, or it names a model that its program takes no flag for.
     """
@@ -104,9 +117,9 @@ def resolve(
     wanted = _mode(mode)
     name, machine = address.split(agent)
     if machine:
-        return _elsewhere(config, name or config.default_agent, machine, wanted, argv)
+        return _elsewhere(config, name or config.default_agent, machine, wanted, argv, sandbox)
     if argv:
-        return _of_command_line(config, agent, wanted, argv, variables)
+        return _of_command_line(config, agent, wanted, argv, variables, sandbox)
     agent = agent or config.default_agent
     profile = _profile(config, agent)
     program = Path(profile.program).name
@@ -128,6 +141,8 @@ def resolve(
         model=profile.model,
         environment=profile.env,
         bypassing=is_bypassing((program, *flags)),
+        sandbox=_sandbox(agent, profile.sandbox if sandbox is None else sandbox, backend),
+        confined=_confined(profile, program),
     )
 
 
@@ -138,6 +153,7 @@ def offers(config: Config, environment: Mapping[str, str] | None = None) -> tupl
         if not profile.enabled:
             continue
         modes: list[Mode] = []
+        jails: list[Mode] = []
         problem = ""
         for mode in (Mode.TMUX, Mode.SDK):
             try:
@@ -146,8 +162,17 @@ def offers(config: Config, environment: Mapping[str, str] | None = None) -> tupl
                 problem = problem or error.message
             else:
                 modes += [mode] if resolved.mode is mode else []
+                jails += [mode] if resolved.mode is mode and resolved.backend != SCRIPTED else []
         modes.sort(key=lambda mode: mode != (profile.execution_mode or Mode.TMUX))
-        found.append(Offer(name=name, modes=tuple(modes), problem="" if modes else problem))
+        found.append(
+            Offer(
+                name=name,
+                modes=tuple(modes),
+                problem="" if modes else problem,
+                jails=tuple(jails),
+                sandbox=profile.sandbox,
+            )
+        )
     return tuple(sorted(found, key=lambda offer: bool(offer.problem)))
 
 
@@ -167,7 +192,12 @@ def _mode(mode: Mode | str | None) -> Mode | None:
 
 
 def _of_command_line(
-    config: Config, agent: str, mode: Mode | None, argv: Sequence[str], variables: Mapping[str, str]
+    config: Config,
+    agent: str,
+    mode: Mode | None,
+    argv: Sequence[str],
+    variables: Mapping[str, str],
+    sandbox: str | None,
 ) -> Resolved:
     if mode is Mode.SDK:
         raise UsageError(
@@ -185,12 +215,21 @@ def _of_command_line(
         model=profile.model,
         environment=profile.env,
         bypassing=is_bypassing(argv),
+        sandbox=_sandbox(name, profile.sandbox if sandbox is None else sandbox, "tmux"),
+        confined=_confined(profile, Path(argv[0]).name),
     )
 
 
-def _elsewhere(config: Config, agent: str, machine: str, wanted: Mode | None, argv: Sequence[str]) -> Resolved:
+def _elsewhere(
+    config: Config, agent: str, machine: str, wanted: Mode | None, argv: Sequence[str], sandbox: str | None
+) -> Resolved:
     """How a session runs on another machine: in its terminal, whatever the profile says of modes."""
     profile, address_ = _profile(config, agent), f"{agent}@{machine}"
+    if profile.sandbox if sandbox is None else sandbox:
+        raise UnableError(
+            f"cannot start {address_!r} in a sandbox: kasmon makes them on this machine only.",
+            hint="Leave out --sandbox, and its profile's `sandbox`.",
+        )
     if wanted is Mode.SDK:
         raise UnableError(
             f"{address_!r} cannot run in mode 'sdk': on another machine an agent has its terminal.",
@@ -229,12 +268,33 @@ def _profile(config: Config, agent: str) -> Profile:
         raise RefusedError(
             f"the profile {agent!r} is disabled.", hint=f"Set agents.{agent}.enabled to true, or take {enabled}."
         )
-    if profile.sandbox:
-        raise UnableError(
-            f"cannot start {agent!r}: its sandbox {profile.sandbox!r} comes with a later version of kasmon.",
-            hint=f'Set agents.{agent}.sandbox to "" to run it unconfined.',
-        )
     return profile
+
+
+def _confined(profile: Profile, program: str) -> Sandboxing:
+    """How the sandbox of *program* is made: as *profile* says, or where that says nothing, as for the shipped one."""
+    return SHIPPED.get(program, profile).confined if profile.confined == Sandboxing() else profile.confined
+
+
+def _sandbox(agent: str, tier: str, backend: str) -> Tier | None:
+    """What confines a session of *agent*.
+
+    Raises:
+        UnableError: if nothing can.
+    """
+    if tier in ("microvm", "gvisor", "e2b"):
+        raise UnableError(
+            f"cannot start {agent!r} in {tier!r}: agents in that sandbox come with a later version of kasmon.",
+            hint="Take the sandbox `jail`, or none.",
+        )
+    if tier not in ("", "jail"):
+        raise UsageError(f"there is no sandbox {tier!r}.", hint="An agent's sandbox is `jail`.")
+    if tier and backend == SCRIPTED:
+        raise UnableError(
+            f"cannot start {agent!r} in {tier!r}: as a structured session it is a part of its host, and runs nothing.",
+            hint="Leave out --sandbox, or take --mode tmux.",
+        )
+    return "jail" if tier == "jail" else None
 
 
 def _backend(wanted: Mode, agent: str, profile: Profile) -> tuple[str, str | None]:

@@ -5,7 +5,7 @@ import contextlib
 import os
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
@@ -26,10 +26,14 @@ from kasmon.host.wire import Say
 from kasmon.model.command import Answer, Launch, Prompt, Receipt, Requeue, Wish
 from kasmon.model.event import Event, LineFound, LineLost, SessionEnded, SessionStarted, SignalSeen
 from kasmon.model.permission import SessionId
+from kasmon.model.session import Session
 from kasmon.model.state import SessionState
 from kasmon.model.stuck import StuckLimits
 from kasmon.paths import Places
 from kasmon.tmux.facts import PaneFacts
+
+if TYPE_CHECKING:
+    from kasmon.host.inmate import Inmate
 
 WRITTEN_S: Final = 2.0
 """How long an answer to a client waits for the log. A full disk does not take live control away: it goes on then."""
@@ -48,14 +52,25 @@ class Life:
         pen: Pen,
         agent: TmuxAgent,
         on_cut: Callable[[Launch], None] = lambda _: None,
+        inmate: "Inmate | None" = None,
     ) -> None:
-        """*on_cut* is called when it is over and its agent may live on another machine."""
+        """
+        Args:
+            launch: how it was started.
+            lock: its host's lock on the session, taken.
+            pen: what writes it down.
+            agent: the agent.
+            on_cut: called when it is over and its agent may live on another machine.
+            inmate: its part in a sandbox, where it has one.
+        """
         self.agent = agent
         self.prompts = TypedPrompts(pen, agent)
         self.asks = screen_asks(pen, launch)
         """What stands on its screen and wants an answer."""
         self._on_cut = on_cut
         self._is_cut = False
+        self.inmate = inmate
+        """Its part in a sandbox; None where it has none."""
         self._answers = ScreenAnswers(pen, self.asks, agent)
         self._launch = launch
         self._lock = lock
@@ -100,12 +115,17 @@ class Life:
             lives_on = may_live_on and (not again or await backend.is_alive(launch))
             launch = msgspec.structs.replace(launch, generation=pen.session.generation if lives_on else generation)
             agent = await backend.open(launch, variables, lives_on=lives_on)
+            if launch.sandbox is not None:
+                from kasmon.sandbox.inmate import secrets_of  # only where there is a sandbox
+
+                pen.book.learn(secrets_of(session))
         except BaseException as error:
             if isinstance(error, KasmonError) and not isinstance(error, RefusedError) and not may_live_on:
                 pen.note(SessionEnded(at=time.time(), why=str(error), never_began=True))
+                await _cleared(places, session)
             await _closed(lock, pen, WRITTEN_S)
             raise
-        life = cls(launch, lock, pen, agent, on_cut)
+        life = cls(launch, lock, pen, agent, on_cut, _inmate(places, launch, pen, agent))
         if launch.generation == 1 and is_first and launch.prompt.strip():
             life.prompts.first(Prompt(text=launch.prompt, by="user" if launch.wave is None else "wave"))
         await life._begun.wait()
@@ -130,13 +150,17 @@ class Life:
         now = pen.session
         launch = msgspec.structs.replace(launch, generation=max(now.generation, 1))
         agent = await backend.found(launch, facts, now.signals)
-        life = cls(launch, lock, pen, agent, on_cut)
+        life = cls(launch, lock, pen, agent, on_cut, _inmate(places, launch, pen, agent))
         life.asks.void(ANEW, time.time())  # the first look opens again what still stands there
         if now.state is SessionState.LOST:
             pen.note(LineFound(at=time.time()))
-        is_same = facts.pid == now.pid and (
+        is_same = facts.pid == _pane_pid(now) and (
             facts.is_dead or await asyncio.to_thread(is_running, now.pid, now.pid_started, now.pid_boot)
         )
+        if is_same and facts.pid != now.pid and now.pid is not None:
+            agent.settled_in(now.pid)
+        if life.inmate is not None and not facts.is_dead:
+            life.inmate.begin(facts.pid, is_new=not is_same)
         if not is_same:
             agent.say(agent.started(now.generation + 1))
             await life._begun.wait()
@@ -158,6 +182,8 @@ class Life:
         """
         if self.agent.has_ended:
             raise SessionEndedError(self._launch.session)
+        if self.inmate is not None:
+            await self.inmate.used(wish)
         try:
             if isinstance(wish, Prompt):
                 return await self.prompts.take(wish)
@@ -207,6 +233,8 @@ class Life:
             for task in (self._settling, self._watching):
                 if task is not None:
                     task.cancel()
+            if self.inmate is not None:
+                await self.inmate.aclose(is_over=self.agent.has_ended)
             await self.prompts.aclose()
             await _closed(self._lock, self._pen, self._last_words_s)
         if self._is_cut:
@@ -228,6 +256,8 @@ class Life:
             case SessionStarted() | LineFound():
                 self._begun.set()
             case SignalSeen(source="launch"):
+                if self.inmate is not None:
+                    self.inmate.begin(self.agent.pid)
                 self._settling = asyncio.create_task(self.prompts.settle())
             case SignalSeen():
                 self.prompts.reported(event)
@@ -239,12 +269,38 @@ class Life:
                 pass
 
 
+def _inmate(places: Places, launch: Launch, pen: Pen, agent: TmuxAgent) -> "Inmate | None":
+    """The host's part in its sandbox; None where it has none."""
+    if launch.sandbox is None:
+        return None
+    from kasmon.host.inmate import Inmate  # only where there is a sandbox
+
+    return Inmate(places, launch, pen, agent.settled_in, agent.is_attached)
+
+
+def _pane_pid(session: Session) -> int | None:
+    """The process that its pane runs: its agent's, or what stands in front of that one's sandbox."""
+    runtime = session.housing.runtime if session.housing is not None else None
+    return runtime.front if runtime is not None and runtime.front else session.pid
+
+
 async def write_off(places: Places, session: SessionId, event: Event) -> None:
     """Note *event*, the end of a session that no agent is left of."""
     with contextlib.suppress(RefusedError):
         lock, pen = await _opened(places, session)
         pen.note(event)
+        await _cleared(places, session)
         await _closed(lock, pen, WRITTEN_S)
+
+
+async def _cleared(places: Places, session: SessionId) -> None:
+    """Leave nothing of the sandbox of an agent that did not begin, or is gone; nothing where it has none."""
+    if not await asyncio.to_thread(places.sandbox(session).exists):
+        return
+    from kasmon.sandbox.inmate import left  # only where there is a sandbox
+
+    with contextlib.suppress(KasmonError, OSError):  # its next start tries that again
+        await asyncio.to_thread(left, places, session)
 
 
 async def _opened(places: Places, session: SessionId, secrets: Sequence[str] = ()) -> tuple[HostLock, Pen]:

@@ -72,6 +72,8 @@ class Structured:
         try:
             agent = await self._open()
             if agent is None:
+                if self.inmate is not None:
+                    await self.inmate.aclose(is_over=True)
                 return
             self._agent, self.opened = agent, True
             if self.inmate is not None:

@@ -11,6 +11,7 @@ from kasmon.errors import (
     SessionBusyError,
     SessionEndedError,
     TmuxCommandError,
+    UnableError,
     UnavailableError,
 )
 from kasmon.host import own_log
@@ -22,7 +23,7 @@ from kasmon.host.reconnect import Search
 from kasmon.host.viewers import NO_PANE, Viewers
 from kasmon.host.window import Window
 from kasmon.host.wire import Blur, Focus, Keys, Look, PaneSeen, Paste, Read, Say, Scroll, Text, Unwatch, Watch
-from kasmon.model.command import Launch, Receipt, Requeue, Wish
+from kasmon.model.command import Launch, Receipt, Requeue, SandboxWish, Sleep, Wake, Wish
 from kasmon.model.permission import SessionId
 from kasmon.model.stuck import StuckLimits
 from kasmon.paths import Places
@@ -141,6 +142,18 @@ class Tenant:
             raise SessionEndedError(self.session)
         return await self._life.do(wish, sender.peer_pid, is_agents=sender.as_agent)
 
+    async def move(self, wish: SandboxWish) -> None:
+        """Put the sandbox of its agent to sleep, or wake it.
+
+        Raises:
+            UnableError: if it has none, or *wish* is another one.
+            KasmonError: as `Inmate.sleep` and `Inmate.used`.
+        """
+        inmate = None if self._life is None else self._life.inmate
+        if inmate is None or not isinstance(wish, Sleep | Wake):
+            raise UnableError(f"session {self.session!r} is no sandbox of interpreters.")
+        await (inmate.sleep("asked for") if isinstance(wish, Sleep) else inmate.used())
+
     async def say(self, frame: Say) -> None:
         """Note how its agent says that it stands; see `Life.say`."""
         if self._life is None:
@@ -206,6 +219,8 @@ class Tenant:
         Raises:
             UnavailableError: if it has none.
         """
+        if look.attaching and self._life is not None and self._life.inmate is not None:
+            await self._life.inmate.used()
         pane, line = self._pane(), self._backend.line
         everywhere = await line.panes()
         screen, text = await line.ask(ask.screen_facts(pane)), await line.ask(ask.pane_text(pane))
@@ -267,6 +282,8 @@ class Tenant:
 
     def show(self, connection: Connection, frame: Watch | Unwatch | Focus | Blur | Scroll) -> None:
         """Do what *connection* wants to see."""
+        if isinstance(frame, Focus) and self._life is not None and self._life.inmate is not None:
+            self._life.inmate.touched()
         if isinstance(frame, Focus) and self._window is not None:
             self._window.resize(frame.columns, frame.rows)
         self._viewers.show(connection, frame)
@@ -276,6 +293,8 @@ class Tenant:
         self._viewers.scroll_down(connection)
         if self._life is None or self._life.agent.has_ended:
             return
+        if self._life.inmate is not None:
+            self._life.inmate.touched()
         if isinstance(frame, Keys):
             self._life.agent.typist.keys(frame.data)
         else:

@@ -13,6 +13,7 @@ from typing import Final
 import msgspec
 
 from kasmon.errors import KasmonError, RefusedError, SandboxError, UnableError
+from kasmon.model.housing import Housing
 from kasmon.model.sandbox import SIZES, Interpreter, Phase, Policy, Ran, Runtime
 from kasmon.sandbox import credential, gauge, heal
 from kasmon.sandbox.base import Gated, Sandbox, Slept
@@ -51,8 +52,10 @@ class Box:
         self.policy = policy
         self.journal = journal
         self.within: Within | None = None
-        self.spare: Callable[[], bytes] = bytes
-        """What was kept last of its interpreters, for a sandbox that has to begin anew; empty where nothing was."""
+        self.spare: Callable[[str], bytes] = lambda _: b""
+        """What a checkpoint, or with an empty one the last that has any, kept of its interpreters; else nothing."""
+        self.settle: Callable[[], None] = lambda: None
+        """Brings to its end what another process began to do to the files; before anything inside sees them."""
         self._reach = reach
 
     @property
@@ -82,15 +85,14 @@ class Box:
         Raises:
             SandboxError: if there is none after this.
         """
+        self.settle()
         known = self.journal.housing
         if known.phase is Phase.EXPIRED:
             if known.is_intended:
                 self._gone(known.why or NOT_DONE)
-            return self.make(content=self.spare())
-        if known.runtime is None:
-            with contextlib.suppress(KasmonError):
-                self.tier.destroy(self.policy, None)
-            return self.make(content=self.spare())
+            return self.make(content=self.spare(""))
+        if known.phase is Phase.CREATING or known.runtime is None:
+            return self._made_again(known)
         if known.is_asleep and not known.held and self.tier.keeps_memory:
             return ""
         if not self.tier.find(self.policy, known.runtime):
@@ -101,6 +103,9 @@ class Box:
             return ""
         if known.phase is Phase.PERSISTING:
             self.journal.tell(f"It is not known whether this was done: {known.why}.")
+            if not known.held:  # its files were put back: nothing that saw others goes on
+                self.stop()
+                return self.make(lost=f"its host went away while {known.why}: {MEMORY_LOST}", why=known.why)
         was_asleep = known.phase in (Phase.PAUSING, Phase.RESUMING)
         return self._awake(Slept(held=True), was_asleep=was_asleep, why="found again")
 
@@ -215,25 +220,33 @@ class Box:
             return f"{error.message.rstrip('.')}: its next one has it"
         return ""
 
-    def make(self, *, lost: str = "", why: str = "", content: bytes = b"") -> str:
+    def make(self, *, lost: str = "", why: str = "", content: bytes = b"", checkpoint: str = "") -> str:
         """Make a sandbox where there is none; what was lost on the way there, with *lost*.
 
         Args:
             lost: what was lost before.
             why: why there is a new one.
             content: what was kept of the interpreters of one before.
+            checkpoint: that this is of, where that is not the last one; noted for whoever has to make it again.
 
         Raises:
             SandboxError: if it cannot be made; it is gone then.
         """
         journal = self.journal
-        journal.move(Phase.CREATING, intended=True, generation=journal.housing.generation + 1, counters={}, why=why)
+        journal.move(
+            Phase.CREATING,
+            intended=True,
+            generation=journal.housing.generation + 1,
+            counters={},
+            why=why,
+            snapshot=checkpoint,
+        )
         try:
             runtime = self.tier.create(self.policy)
         except KasmonError as error:
             journal.move(Phase.EXPIRED, why=error.message, lost=lost)
             raise
-        journal.move(Phase.CREATING, runtime=runtime, why=why)
+        journal.move(Phase.CREATING, runtime=runtime, why=why, snapshot=checkpoint)
         for notice in runtime.notices:
             journal.tell(notice)
         gauge.prove(self.tier, self.policy, runtime, self.journal)
@@ -246,6 +259,17 @@ class Box:
         journal.move(Phase.RUNNING, why=why, lost=lost)
         return lost
 
+    def _made_again(self, known: Housing) -> str:
+        """Make the sandbox that another process did not come to the end of making; what was lost by that.
+
+        What it made may lack what it was to be given, and nothing of anybody has run in it.
+        """
+        with contextlib.suppress(KasmonError):
+            self.tier.destroy(self.policy, known.runtime)
+        files = f"its files are those of checkpoint {known.snapshot}" if known.snapshot else FILES_KEPT
+        lost = f"its host went away while it was made: {MEMORY_LOST}; {files}" if known.generation > 1 else ""
+        return self.make(lost=lost, content=self.spare(known.snapshot), checkpoint=known.snapshot)
+
     def begin_anew(self, why: str) -> str:
         """Make another one over the same files, in the place of one that is lost; what was lost by that.
 
@@ -253,7 +277,7 @@ class Box:
             SandboxError: if it cannot be made, or something of the one before is left.
         """
         self.stop()
-        return self.make(lost=f"{why}: {MEMORY_LOST}; {FILES_KEPT}", why=why, content=self.spare())
+        return self.make(lost=f"{why}: {MEMORY_LOST}; {FILES_KEPT}", why=why, content=self.spare(""))
 
     def regain(self, generation: int, why: str) -> str:
         """See whether the sandbox of *generation* is still there after it did not answer, else make another one.

@@ -10,6 +10,7 @@ import json
 import os
 import stat
 import subprocess
+import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -24,6 +25,8 @@ VALUE_BYTES: Final = 64 * 1024
 SHORTEST: Final = 6
 """A value of fewer characters is not searched for: it would be found everywhere."""
 FILE_BYTES: Final = 4 * 1024 * 1024
+SETTLED_NS: Final = 50_000_000
+"""The clock of files stands still for a while: after so long one that changes has another time."""
 FILES: Final = 20_000
 """A search looks into so much of so many files; what is beyond it is not said to be clean."""
 
@@ -79,17 +82,29 @@ def holders(content: bytes, looked: Looked) -> tuple[str, ...]:
     )
 
 
-def files_with(folder: Path, looked: Looked) -> Iterator[tuple[str, str]]:
-    """Yield the files below *folder* that hold a value, as its path there and the variable. Links are not followed."""
-    wanted = [(name, forms(value)) for name, value in looked.values.items() if len(value) >= SHORTEST]
-    if not wanted:
-        return
-    for path in _files(folder):
-        content = _content(path)
-        for name, written in wanted:
-            if any(form in content for form in written):
+class Search:
+    """Looks for values in files, and not again into those that have not changed since they held none."""
+
+    def __init__(self) -> None:
+        self._clean: dict[Path, _Stamp] = {}
+        self._wanted: tuple[str, ...] = ()
+
+    def files_with(self, folder: Path, looked: Looked) -> Iterator[tuple[str, str]]:
+        """Yield the files below *folder* that hold a value, as path there and variable. Links are not followed."""
+        if looked.secrets != self._wanted:
+            self._clean, self._wanted = {}, looked.secrets
+        wanted = [(name, forms(value)) for name, value in looked.values.items() if len(value) >= SHORTEST]
+        known, self._clean = self._clean, {}
+        for path in _files(folder) if wanted else ():
+            stamp = _stamp(path)
+            if stamp is not None and known.get(path) == stamp:
+                self._clean[path] = stamp
+                continue
+            content = _content(path)
+            if name := next((name for name, written in wanted if any(form in content for form in written)), ""):
                 yield os.path.relpath(path, folder), name
-                break
+            elif stamp is not None:
+                self._clean[path] = stamp
 
 
 def forms(value: str) -> tuple[bytes, ...]:
@@ -155,6 +170,25 @@ def _files(folder: Path) -> Iterable[Path]:
             if left < 0:
                 return
             yield Path(root, name)
+
+
+class _Stamp(NamedTuple):
+    """What changes with a file's content, and what nobody can set back."""
+
+    inode: int
+    size_bytes: int
+    changed_ns: int
+
+
+def _stamp(path: Path) -> _Stamp | None:
+    """The stamp of *path*; None where it changed so lately that it may change again without another one."""
+    try:
+        found = path.lstat()
+    except OSError:
+        return None
+    if time.time_ns() - found.st_ctime_ns < SETTLED_NS:
+        return None
+    return _Stamp(found.st_ino, found.st_size, found.st_ctime_ns)
 
 
 def _content(path: Path) -> bytes:

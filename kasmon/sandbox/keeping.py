@@ -35,7 +35,8 @@ class Keeping:
         self._points = points
         self._inherited = inherited
         self._journal = box.journal
-        box.spare = self.spare
+        self._search = credential.Search()
+        box.spare, box.settle = self.spare, points.finish
 
     @property
     def wants_before(self) -> bool:
@@ -62,8 +63,8 @@ class Keeping:
         checkpoint = ""
         try:
             checkpoint = self._kept(when, turn, what)
-        except KasmonError as error:
-            journal.tell(f"No checkpoint was kept: {error.message}")
+        except (KasmonError, OSError) as error:
+            journal.tell(f"No checkpoint was kept: {_why(error)}.")
         self._box.refill()
         journal.move(housing.phase, held=housing.held, snapshot=housing.snapshot, is_used=when != "asked")
         return checkpoint
@@ -83,13 +84,17 @@ class Keeping:
         try:
             self._points.restore(checkpoint, workspace)
             box.stop()
-        except KasmonError as error:
-            why = f"checkpoint {checkpoint} could not be put back ({error.message.rstrip('.')})"
+        except (KasmonError, OSError) as error:
+            why = f"checkpoint {checkpoint} could not be put back ({_why(error)})"
             box.stop()
             box.make(lost=f"{why}: {MEMORY_LOST}; {FILES_KEPT}", why=why)
+            if isinstance(error, OSError):
+                raise SandboxError("nothing was put back", why) from error
             raise
         lost = next((kept.lost for kept in journal.housing.checkpoints if kept.id == checkpoint), ())
-        return box.make(lost=_not_kept(lost), why=f"back at checkpoint {checkpoint}", content=content)
+        return box.make(
+            lost=_not_kept(lost), why=f"back at checkpoint {checkpoint}", content=content, checkpoint=checkpoint
+        )
 
     def fork(self, checkpoint: str, folder: str, memory: str = "") -> str:
         """Copy *checkpoint*, or with an empty one all as it is now, for another session; its id.
@@ -114,8 +119,12 @@ class Keeping:
         if self._inherited is not None:
             self._inherited.unlink(missing_ok=True)
 
-    def spare(self) -> bytes:
-        """What was kept last of the interpreters; empty where nothing was."""
+    def spare(self, checkpoint: str = "") -> bytes:
+        """What *checkpoint*, by default the last that has any, kept of the interpreters; empty where nothing was."""
+        if checkpoint:
+            with contextlib.suppress(KasmonError):
+                return self._points.state(checkpoint)
+            return b""
         for kept in reversed(self._journal.housing.checkpoints):
             try:
                 return self._points.state(kept.id)
@@ -158,12 +167,17 @@ class Keeping:
 
     def _tell_leaks(self, looked: Looked) -> None:
         """Tell of files that hold the value of a credential: what wrote it there was no part of kasmon."""
-        files = [f"{path} ({name})" for path, name in credential.files_with(Path(self._box.workspace), looked)]
+        files = [f"{path} ({name})" for path, name in self._search.files_with(Path(self._box.workspace), looked)]
         if files:
             more = f" and {len(files) - LEAKS} more" if len(files) > LEAKS else ""
             self._journal.tell(
                 f"The value of a credential stands in {', '.join(files[:LEAKS])}{more}; checkpoints keep it."
             )
+
+
+def _why(error: KasmonError | OSError) -> str:
+    """What it says, without a full stop."""
+    return (error.message if isinstance(error, KasmonError) else error.strerror or str(error)).rstrip(".")
 
 
 def _not_kept(names: tuple[str, ...]) -> str:

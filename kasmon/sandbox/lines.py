@@ -75,7 +75,8 @@ class Lines:
                 time.sleep(pause_s)
             except TimeoutError:
                 self._give_up(line)
-                raise AgentLostError("it does not answer in time", may_have_run=True) from None
+                may_have_run = line is not None or bool(sent_to)
+                raise AgentLostError("it does not answer in time", may_have_run=may_have_run) from None
             except BaseException:
                 self._give_up(line)
                 raise
@@ -85,6 +86,12 @@ class Lines:
         raise AgentLostError(why, may_have_run=bool(sent_to))
 
     def _take(self) -> Line:
+        """A line to whoever is there.
+
+        Raises:
+            TimeoutError: if somebody is there who is silent: it is no use to try that again.
+            LineError: if there is none.
+        """
         with self._lock:
             if self._is_closed:
                 raise LineError("it is closed", is_sent=False)
@@ -98,9 +105,9 @@ class Lines:
         try:
             line.send(packed({"id": "", "type": "ping", "nonce": ""}), LIMIT_S)
             line.instance = line.receive(_Hello, time.monotonic() + LIMIT_S).instance
-        except TimeoutError as error:
+        except TimeoutError:
             self._give_up(line)
-            raise LineError("it does not answer in time", is_sent=False) from error
+            raise
         except LineError as error:
             self._give_up(line)
             raise LineError(str(error), is_sent=False, is_wrong=error.is_wrong) from error

@@ -91,6 +91,10 @@ class Points(Protocol):
         """Put the files of *checkpoint* in the place of those in *workspace*, whole or not at all."""
         ...
 
+    def finish(self) -> None:
+        """Bring a restoring to its end that another process began, if there is one."""
+        ...
+
     def fork(self, checkpoint: str, folder: str, /) -> object:
         """Copy *checkpoint* into *folder*: its files, and what was kept of interpreters."""
         ...

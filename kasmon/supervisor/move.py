@@ -59,6 +59,11 @@ async def move(places: Places, config: Config, session: Session, to: Mode) -> La
     before = await asyncio.to_thread(launch_of, places, session.id)
     if before.machine:
         raise UnableError(f"session {session.name!r} runs on {before.machine!r}: it has its terminal, and stays in it.")
+    if before.sandbox is not None:
+        raise UnableError(
+            f"session {session.name!r} runs in a sandbox: what it says of its conversation is not seen from outside.",
+            hint="Start it in the other mode from the beginning: `kasmon new --mode`.",
+        )
     resolved = resolve(config, before.agent, to)
     if resolved.mode is not to:
         raise UnableError(f"cannot move {session.name!r} to {to.value!r}: {resolved.fallback}.")

@@ -193,9 +193,8 @@ async def fork(places: Places, config: Config, session: Session, name: str, chec
     known = await asyncio.to_thread(policy_of_session, places, session.id)
     policy = msgspec.structs.replace(known, workspace="")
     launch = await asyncio.to_thread(made_known, places, proper(name), policy, time.time())
-    await asyncio.to_thread(
-        tiers.furnish, tiers.load(policy.tier), msgspec.structs.replace(policy, session=launch.session)
-    )
+    furnished = msgspec.structs.replace(policy, session=launch.session)
+    await asyncio.to_thread(lambda: tiers.furnish(tiers.load(policy.tier), furnished))
     wish = Fork(checkpoint=checkpoint, folder=launch.workdir, memory=str(places.inherited(launch.session)))
     try:
         await keep(places, session, wish)

@@ -146,7 +146,7 @@ class Stack:
     def turn_in_terminal(self, session: SessionId, prompt: str) -> None:
         """Give *prompt* to the agent in its terminal, and wait until the model has answered it."""
         done = self("send", session, prompt)
-        assert 0 == done.code, done.err
+        assert 0 == done.code, done
         try:
             until(lambda: any(turn["user"] == prompt and "took_s" in turn for turn in self.stub.turns), LIMIT_S)
         except TimeoutError:

@@ -5,7 +5,7 @@ import pytest
 
 from kasmon.commands.looking import described
 from kasmon.commands.objects import session_object
-from kasmon.commands.table import GLYPHS, age, cut, fallbacks, summary, table
+from kasmon.commands.table import age, cut, fallbacks, summary, table
 from kasmon.commands.talking import table as receipt_table
 from kasmon.model.command import Mode, Receipt, ReceiptId, ReceiptState
 from kasmon.model.fleet import Fleet
@@ -71,13 +71,6 @@ def test_those_that_need_a_person_stand_first_and_children_under_their_parent() 
     assert "no signals" in rows[3]
     assert "2.1 of 3" in rows[4]
     assert "1m" in rows[4]
-
-
-def test_a_state_is_a_shape_and_a_word_the_same_as_on_the_dashboard() -> None:
-    from kasmon.tui import look
-
-    assert look.GLYPHS == GLYPHS
-    assert {state.value for state in SessionState} | {"crashed"} == set(GLYPHS)
 
 
 def test_the_fleet_in_one_line() -> None:

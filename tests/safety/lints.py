@@ -93,6 +93,19 @@ WRITERS: Final = frozenset(
         ("kasmon/tmux/daemon.py", "_turn"),  # a lock, 0600
         ("kasmon/demo/run.py", "save"),  # the picture, where the person wants it
         ("kasmon/supervisor/plans/telling.py", "write_note"),  # a plan's notes, 0600, one entry under flock
+        ("kasmon/sandbox/belongings.py", "make"),  # what an agent inside sees of kasmon: anybody may read it
+        ("kasmon/sandbox/belongings.py", "_put"),  # likewise; its notes are for the sandbox's user alone
+        ("kasmon/sandbox/checkpoint/unpack.py", "_write_file"),  # a checkpoint's file, with its own mode
+        ("kasmon/sandbox/checkpoint/unpack.py", "settle_folder"),  # likewise a folder's mode
+        ("kasmon/sandbox/inside/file.py", "write"),  # inside a sandbox: a volatile file with the mode that is wanted
+        ("kasmon/sandbox/inside/place.py", "write"),  # inside a sandbox: what interpreters are given, 0600
+        ("kasmon/sandbox/inside/pystate.py", "save"),  # inside a sandbox: into a file of the line above
+        ("kasmon/sandbox/inside/pystreams.py", "_text"),  # inside a sandbox: stdout and stderr, where code closed them
+        ("kasmon/sandbox/inside/interpreter.py", "goes_first"),  # the kernel's
+        ("kasmon/sandbox/jail/ground.py", "_passable"),  # root's jails pass a folder of root's, and do no more
+        ("kasmon/sandbox/jail/ground.py", "_readable"),  # what runs in every sandbox: anybody may read it
+        ("kasmon/sandbox/jail/tree.py", "_copy_file"),  # a jail's copy of a file, 0600 or 0700, in a folder of ours
+        ("kasmon/sandbox/jail/tree.py", "_made_open"),  # a folder of a jail's that is about to be removed, 0700
         ("kasmon/bench/lag.py", "_probe"),  # the bench's own
     }
 )

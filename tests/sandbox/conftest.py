@@ -11,11 +11,12 @@ import pytest
 
 from kasmon.model.permission import SessionId
 from kasmon.model.sandbox import Policy, Runtime
+from kasmon.paths import places
 from kasmon.sandbox.jail.bubblewrap import Jail
 from kasmon.sandbox.jail.ground import OF_ROOT, jail_user
 from kasmon.sandbox.jail.process import holder
 from kasmon.sandbox.jail.tree import raze
-from tests.sandbox.required import need_jail
+from tests.sandbox.required import need_jail, nothing_is_left
 
 TINY = Path(__file__).with_name("tiny")
 NAMES = "abcdefghijkl"
@@ -85,6 +86,13 @@ def shared() -> Iterator[Path]:
     raze(folder)
 
 
+@pytest.fixture(autouse=True)
+def _no_jail_outlives_its_test(_own_kasmon: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Nothing is left of the jails of the kasmon that the environment names at the test's end."""
+    yield
+    nothing_is_left(places())
+
+
 @pytest.fixture
 def can_jail() -> None:
     """The test needs jails; it is skipped where none can be made, unless they must be there."""
@@ -101,7 +109,7 @@ def jail(can_jail: None) -> Iterator[Jail]:
         if name == NAMES[0] or made.ground.of(SessionId(name * 8)).exists():
             made.forget(policy(name))
             assert holder(made.ground.of(SessionId(name * 8)) / "lock") is None
-    assert not any(path.suffix in (".box", ".fwd") for path in made.places.runtime.glob("*"))
+    assert not any(path.suffix == ".box" for path in made.places.runtime.glob("*"))
     assert made.ground.base.parent != OF_ROOT or not made.ground.base.exists()
 
 

@@ -8,8 +8,12 @@ from pathlib import Path
 
 import pytest
 
+from kasmon.model.permission import SessionId
+from kasmon.model.sandbox import Policy
 from kasmon.paths import Places
 from kasmon.sandbox.jail.bubblewrap import Jail
+from kasmon.sandbox.jail.process import holder
+from kasmon.sandbox.jail.tree import raze
 
 
 def need_jail() -> None:
@@ -20,6 +24,17 @@ def need_jail() -> None:
     if required & {"jail", "all"}:
         pytest.fail(f"{why} (KASMON_REQUIRE_SANDBOXES asks for it)", pytrace=False)
     pytest.skip(why)
+
+
+def nothing_is_left(where: Places) -> None:
+    """End and remove what is left of the jails of *where*; fail the test if a process of one was left."""
+    ground = Jail(where).ground
+    left = [lock.parent for lock in sorted(ground.base.glob("*/lock"))]
+    alive = [f"{folder.name} (process {pid})" for folder in left if (pid := holder(folder / "lock"))]
+    for folder in left:
+        Jail(where).forget(Policy(session=SessionId(folder.name)))
+    raze(ground.base)
+    assert not alive, f"jails outlived their test: {', '.join(alive)}"
 
 
 @functools.cache

@@ -1,6 +1,7 @@
 """One sandbox through its life: found again or made, put to sleep and woken, healed before anybody trusts it, ended."""
 
 import os
+import resource
 import shutil
 import signal
 import socket
@@ -283,6 +284,22 @@ def test_of_what_sleeps_everything_is_kept_too_and_it_sleeps_on(stage: Stage) ->
     assert Phase.PAUSED is box.phase
     stage.keeping.restore(first)
     assert "42\n" == box.run("python", "print(x)").stdout
+
+
+def test_where_the_disk_takes_no_checkpoint_that_is_told_and_the_sandbox_goes_on(stage: Stage) -> None:
+    box = stage.arrived()
+    assert stage.keeping.keep("asked")
+    box.run("python", "x = 42")
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (8, before[1]))
+    try:
+        assert "" == stage.keeping.keep("asked")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+    assert "No checkpoint was kept: File too large." in stage.told()
+    assert "42\n" == box.run("python", "print(x)").stdout
+    assert stage.keeping.keep("asked")
 
 
 def test_a_checkpoint_that_is_not_there_changes_nothing(stage: Stage) -> None:

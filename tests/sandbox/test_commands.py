@@ -9,10 +9,10 @@ import pytest
 
 from kasmon.host.alive import is_running, lock_holder, started_at
 from kasmon.model.permission import SessionId
-from kasmon.model.sandbox import Policy
 from kasmon.sandbox.jail.bubblewrap import Jail
 from tests.cli.forker import Forker
 from tests.cli.line import KASMON, Line, on_terminal
+from tests.sandbox.required import nothing_is_left
 from tests.waiting import until
 
 pytestmark = pytest.mark.sandboxes
@@ -29,10 +29,8 @@ def forker() -> Iterator[Forker]:
 def kasmon(can_jail: None, forker: Forker) -> Iterator[Line]:
     line = Line(forker)
     yield line
-    jail = Jail(line.places)
-    for folder in line.places.sessions.iterdir() if line.places.sessions.is_dir() else ():
-        jail.forget(Policy(session=SessionId(folder.name)))
     line.close()
+    nothing_is_left(line.places)
 
 
 def made(kasmon: Line, name: str = "lab", *more: str) -> SessionId:

@@ -4,13 +4,15 @@ import base64
 import json
 import os
 import sys
+import time
 from pathlib import Path
 from urllib.parse import quote
 
 import pytest
 
 from kasmon.model.sandbox import Credential
-from kasmon.sandbox.credential import Looked, fault, files_with, holders, looked_up
+from kasmon.sandbox.credential import SETTLED_NS, Looked, Search, fault, holders, looked_up
+from tests.waiting import until
 
 SECRET = 's3cr/t "värde" 42'
 HERE = {"PATH": os.environ["PATH"], "MINE": SECRET}
@@ -98,11 +100,37 @@ def test_files_that_hold_a_value_are_named_and_no_link_is_followed(tmp_path: Pat
     (folder / "link").symlink_to(outside / "secret")
     os.mkfifo(folder / "pipe")
 
-    assert [("deep/config", "A")] == list(files_with(folder, Looked({"A": SECRET}, ())))
+    assert [("deep/config", "A")] == list(Search().files_with(folder, Looked({"A": SECRET}, ())))
+
+
+def test_a_file_that_got_a_value_later_is_found_whatever_time_it_is_given(tmp_path: Path) -> None:
+    """One that has not changed is not read a second time: that would be all of a workspace at each checkpoint."""
+    search, looked, file = Search(), Looked({"A": SECRET}, ()), tmp_path / "file"
+    file.write_text("x" * len(SECRET))
+    until(lambda: time.time_ns() - file.stat().st_ctime_ns > SETTLED_NS)
+    for _ in range(2):
+        assert [] == list(search.files_with(tmp_path, looked))
+    before = file.stat()
+
+    file.write_text(SECRET)
+    os.utime(file, ns=(before.st_atime_ns, before.st_mtime_ns))
+
+    for _ in range(2):
+        assert [("file", "A")] == list(search.files_with(tmp_path, looked))
+    assert [("file", "B")] == list(search.files_with(tmp_path, Looked({"B": SECRET}, ())))
+
+
+def test_another_value_is_searched_for_in_all_files(tmp_path: Path) -> None:
+    search, file = Search(), tmp_path / "file"
+    file.write_text(SECRET)
+    until(lambda: time.time_ns() - file.stat().st_ctime_ns > SETTLED_NS)
+
+    assert [] == list(search.files_with(tmp_path, Looked({"A": "another-value"}, ())))
+    assert [("file", "A")] == list(search.files_with(tmp_path, Looked({"A": SECRET}, ())))
 
 
 def test_a_value_too_short_to_be_told_from_anything_is_not_searched_for(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("aaa")
 
-    assert [] == list(files_with(tmp_path, Looked({"A": "a"}, ())))
+    assert [] == list(Search().files_with(tmp_path, Looked({"A": "a"}, ())))
     assert () == holders(b"aaa", Looked({"A": "a"}, ()))

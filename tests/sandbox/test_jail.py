@@ -12,9 +12,10 @@ import pytest
 
 from kasmon.errors import RefusedError, SandboxError, UnableError
 from kasmon.model.sandbox import Mount, Runtime
-from kasmon.paths import places
+from kasmon.paths import Places, places
 from kasmon.sandbox.jail import cgroup, ground, starting
 from kasmon.sandbox.jail.bubblewrap import Jail
+from kasmon.sandbox.jail.ground import Ground
 from kasmon.sandbox.jail.process import holder, started_at
 from tests.sandbox.conftest import TINY, Inmate, open_to_others, policy
 from tests.sandbox.test_attack import unguarded
@@ -303,3 +304,12 @@ def test_trying_the_tier_makes_one_and_leaves_nothing(jail: Jail) -> None:
     assert "kernel" in tried.why
     assert tried.measured_ms is not None
     assert not jail.ground.base.exists()
+
+
+def test_a_ground_is_where_it_was_once_the_state_folder_is_there(shared: Path) -> None:
+    where = Places(state=shared / "s", config=shared / "c", given_runtime=shared / "r")
+    before = Ground(where).base
+
+    where.make()
+
+    assert before == Ground(where).base

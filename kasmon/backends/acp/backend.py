@@ -55,9 +55,10 @@ class AcpBackend:
             from kasmon.sandbox.inmate import confined
 
             inmate = await asyncio.to_thread(confined, places(), launch, argv, variables)
-            argv, variables, around = inmate.command, {}, Surroundings(variables, (*around.secrets, *inmate.secrets))
-        elif launch.resume and Habit.TWIN_FILES in agent.habits:
-            await asyncio.to_thread(gemini.remove_twins, launch.resume, variables)
+            there = {**variables, "HOME": str(inmate.home), "GEMINI_CLI_HOME": ""}  # where it keeps what it remembers
+            argv, variables, around = inmate.command, {}, Surroundings(there, (*around.secrets, *inmate.secrets))
+        if launch.resume and Habit.TWIN_FILES in agent.habits:
+            await asyncio.to_thread(gemini.remove_twins, launch.resume, around.variables)
         child = await Child.start(argv, workdir=launch.workdir, environment=variables, secrets=around.secrets)
         try:
             module = await asyncio.to_thread(import_module, "kasmon.backends.acp.agent")  # half a second

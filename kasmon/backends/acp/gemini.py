@@ -73,7 +73,7 @@ def _files(conversation: str, variables: Mapping[str, str]) -> Iterator[Path]:
     home = variables.get("GEMINI_CLI_HOME") or variables.get("HOME")
     if home and conversation.replace("-", "").isalnum():
         chats = (Path(home) / ".gemini" / "tmp").glob(f"*/chats/session-*-{conversation[:SHORT_ID]}.json*")
-        yield from sorted(chats)
+        yield from sorted(file for file in chats if file.is_file())
 
 
 def _is_empty(file: Path, conversation: str) -> bool:

@@ -94,8 +94,8 @@ def _conversation(launch: Launch, config: Path, pid: int) -> str:
     """The id of the conversation that its process has; empty where that is not known."""
     if launch.sandbox is None:
         return conversation_of(config, pid)
-    from kasmon.sandbox.inmate import agent_behind
-    from kasmon.sandbox.process import name_inside
+    from kasmon.sandbox.behind import agent_behind
+    from kasmon.sandbox.jail.process import name_inside
 
     agent = agent_behind(pid)
     name = name_inside(agent) if agent is not None else ""

@@ -10,13 +10,14 @@ from typing import Any, Final
 from kasmon.backends.base import Chunk
 from kasmon.backends.tmux.answering import Answering
 from kasmon.backends.tmux.brackets import Brackets
-from kasmon.backends.tmux.completion import Completion, can_be_asked, has_terminal
+from kasmon.backends.tmux.completion import Completion, can_be_asked, has_terminal, program_name
 from kasmon.backends.tmux.delivery import Delivery
 from kasmon.backends.tmux.delivery import Pane as TypedInto
 from kasmon.backends.tmux.ending import DIE_S, SCROLLED_BY_DEATH, end_group, last_line, signal_name
 from kasmon.backends.tmux.entry import Typing
 from kasmon.backends.tmux.eyes import Seen
 from kasmon.backends.tmux.hearing import Hearing
+from kasmon.backends.tmux.interruption import interrupt
 from kasmon.backends.tmux.line import Line, Listener
 from kasmon.backends.tmux.typist import Typist
 from kasmon.backends.tmux.witness import Witness
@@ -34,7 +35,7 @@ from kasmon.screens.reading import Reading
 from kasmon.screens.rules import ComposerRule
 from kasmon.tmux import request as ask
 from kasmon.tmux.facts import Pane, PaneFacts
-from kasmon.tmux.identity import Process
+from kasmon.tmux.identity import Process, identify
 from kasmon.tmux.request import Lines
 
 YOUNG_S: Final = 1.0
@@ -42,12 +43,6 @@ YOUNG_S: Final = 1.0
 CLOSE_GRACE_S: Final = 2.0
 BEFORE_S: Final = 2.0
 """How long a command waits until it is known how the one before it ended."""
-CTRL_C, ESCAPE = b"\x03", b"\x1b"
-STOPPED_BY_TWO: Final = frozenset({"opencode"})
-"""Agents that want to be told twice ("esc again to interrupt")."""
-AGAIN_S: Final = 0.3
-STOPPED_BY_ESCAPE: Final = frozenset({"claude", "codex", "gemini", "opencode", "amp", "scripted"})
-"""Agents that end a turn at Escape; Ctrl+C would end some of them whole."""
 
 
 class TmuxAgent(Listener):
@@ -72,6 +67,8 @@ class TmuxAgent(Listener):
         self._line = line
         self._process = process
         """The agent's own, which leads a process group; None if it was gone when somebody looked."""
+        self._inmate: Process | None = None
+        """Its own where that is in a sandbox, which ends with it; until it is known, and where there is none, None."""
         self._hearing = hearing
         self._loop = asyncio.get_running_loop()
         self._is_old_at = -math.inf
@@ -122,7 +119,7 @@ class TmuxAgent(Listener):
             case Prompt():
                 await self.deliver(wish, _Plainly(wish.text))
             case Interrupt():
-                await self._interrupt()
+                await interrupt(self._launch, self.typist)
             case Stop() if self._launch.adopted is not None:
                 raise not_ended(self._launch)
             case Stop():
@@ -152,7 +149,7 @@ class TmuxAgent(Listener):
             with contextlib.suppress(TimeoutError):  # it asks its shell in this moment, or is given up
                 await asyncio.wait_for(before.over.wait(), BEFORE_S if await self._is_at_prompt() else 0)
         if await self._is_at_prompt():
-            self.completion = Completion(self, self.typist, self.pid)
+            self.completion = Completion(self, self.typist, self.pid, program_name(self._launch.argv))
         try:
             return await self._delivery.carry(prompt, typing)
         except KasmonError:
@@ -211,6 +208,19 @@ class TmuxAgent(Listener):
             TmuxError: if it cannot be looked at.
         """
         return await self.witness.look_now()
+
+    async def is_attached(self) -> bool:
+        """Whether somebody's terminal is attached to its pane; not known counts as yes."""
+        try:
+            facts = (await self._line.panes()).get(self._launch.session)
+        except KasmonError:
+            return True
+        return facts is not None and facts.attached > 0
+
+    def settled_in(self, pid: int) -> None:
+        """*pid* is its own process, in a sandbox behind its pane's."""
+        self.pid = pid
+        self._inmate = identify(pid)
 
     def let_go(self) -> None:
         """Hear it no more, and leave it as it is. Idempotent."""
@@ -343,16 +353,9 @@ class TmuxAgent(Listener):
 
     # -- what is done to it
 
-    async def _interrupt(self) -> None:
-        key = interrupt_key(self._launch)
-        await self.typist.press(key)
-        if key == ESCAPE and profile_of(self._launch) in STOPPED_BY_TWO:
-            await asyncio.sleep(AGAIN_S)
-            await self.typist.press(key)
-
     def _stop(self, why: str, grace_s: float) -> None:
         self._why = self._why or why
-        self._spawn(end_group(self._process, grace_s, self._ended))
+        self._spawn(end_group(self._process, grace_s, self._ended, self._inmate))
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
         task = self._loop.create_task(work)
@@ -377,14 +380,3 @@ def not_ended(launch: Launch) -> UnableError:
         f"{launch.name!r} runs in your own tmux, and kasmon does not end it.",
         hint=f"End it there, or let go of it: `kasmon rm {launch.session}`.",
     )
-
-
-def interrupt_key(launch: Launch) -> bytes:
-    """The key that ends the agent's turn: what its launch says, else what agents of this name take."""
-    named = {"ctrl-c": CTRL_C, "escape": ESCAPE}
-    return named.get(launch.interrupt_key) or (ESCAPE if profile_of(launch) in STOPPED_BY_ESCAPE else CTRL_C)
-
-
-def profile_of(launch: Launch) -> str:
-    """The name of its profile, on whatever machine."""
-    return launch.agent.partition("@")[0]

@@ -9,10 +9,11 @@ from kasmon.backends.tmux.agent import TmuxAgent
 from kasmon.backends.tmux.clues import Clues
 from kasmon.backends.tmux.eyes import Eyes
 from kasmon.backends.tmux.hearing import Hearing
+from kasmon.backends.tmux.inside import Inside, known
 from kasmon.backends.tmux.line import Line
 from kasmon.backends.tmux.program import program_of, version_of
 from kasmon.backends.tmux.readiness import Readiness
-from kasmon.backends.tmux.remote import RemoteAgent, begin_there, ssh_environment
+from kasmon.backends.tmux.remote import RemoteAgent, begin_there
 from kasmon.backends.tmux.rounds import Rounds
 from kasmon.backends.tmux.spawn import spawn, swept
 from kasmon.backends.tmux.witness import Witness
@@ -28,8 +29,8 @@ from kasmon.tmux import remote
 from kasmon.tmux.facts import Pane, PaneFacts
 from kasmon.tmux.identity import Process, identify
 from kasmon.tmux.ready import LIMIT_S
-from kasmon.tmux.remote import Machine
 from kasmon.tmux.server import Server
+from kasmon.tmux.ssh import Machine, ssh_environment
 
 
 class TmuxBackend:
@@ -99,7 +100,7 @@ class TmuxBackend:
         ssh = self._elsewhere.ssh
         made = await asyncio.to_thread(spawn, self.line.server, self.places, launch, panes, variables, ssh)
         hearing = Hearing(asyncio.get_running_loop().time())
-        agent = await self._agent(launch, made.pane, made.process, hearing, made.nonce)
+        agent = await self._agent(launch, made.pane, made.process, hearing, made.nonce, inside=made.inside)
         agent.brackets.begin()
         agent.say(LineFound(at=time.time(), pid=agent.pid) if lives_on else agent.started(launch.generation))
         task = asyncio.create_task(self._await_ready(agent, launch, made.nonce))
@@ -126,7 +127,8 @@ class TmuxBackend:
         """
         process = await asyncio.to_thread(identify, facts.pid)
         hearing = Hearing(asyncio.get_running_loop().time(), signals)
-        agent = await self._agent(launch, facts, process, hearing, facts.ready, signals)
+        inside = await asyncio.to_thread(known, self.places, launch)
+        agent = await self._agent(launch, facts, process, hearing, facts.ready, signals, inside)
         if any(signal.source == "program" and facts.activity_at > int(signal.at) for signal in signals):
             agent.printed(b"")
         agent.witness.begin()
@@ -149,15 +151,16 @@ class TmuxBackend:
         process: Process | None,
         hearing: Hearing,
         nonce: str,
-        known: tuple[Signal, ...] = (),
+        signals: tuple[Signal, ...] = (),
+        inside: Inside | None = None,
     ) -> TmuxAgent:
         """The agent in *pane*, watched by everything that can tell what it does."""
         eyes, program = await self._learned_to_read(), program_of(launch.argv, launch.agent)
         self._rounds = rounds = self._rounds or Rounds(eyes)
-        clues = Clues(program, pane.pid, self.places.folder(launch.session), launch.generation, nonce)
+        clues = Clues(program, pane.pid, self.places.folder(launch.session), launch.generation, nonce, inside)
 
         def witness(say: Callable[[Event], None]) -> Witness:
-            return Witness(launch.session, program, self.line, pane.pane_id, clues, eyes, rounds, say, known)
+            return Witness(launch.session, program, self.line, pane.pane_id, clues, eyes, rounds, say, signals)
 
         agent: TmuxAgent
         if launch.machine:

@@ -8,6 +8,7 @@ from typing import Final
 
 from kasmon.backends.tmux import hooks, registry
 from kasmon.backends.tmux.hooks import Notes
+from kasmon.backends.tmux.inside import Inside
 from kasmon.backends.tmux.processes import SHELLS, Table
 from kasmon.backends.tmux.registry import Word
 from kasmon.backends.tmux.rollout import rollout
@@ -20,13 +21,17 @@ REGISTERED: Final = frozenset({"claude"})
 class Clues:
     """Of the agent *program*, started by process *pid* in a pane, with its session's folder."""
 
-    def __init__(self, program: str, pid: int, folder: Path, generation: int, nonce: str) -> None:
+    def __init__(
+        self, program: str, pid: int, folder: Path, generation: int, nonce: str, inside: Inside | None = None
+    ) -> None:
+        """*inside*: where it leaves things outside its sandbox; None where it has none."""
         self.version = ""
         """What its registry says of its version."""
         self.conversation = ""
         """By which its conversation can be gone on with, as it says itself; empty before that is known."""
         self._program, self._pid = program, pid
-        self._notes = Notes(folder / hooks.FILE, generation, nonce, pid)
+        self._inside = inside
+        self._notes = Notes(folder / hooks.FILE if inside is None else inside.notes, generation, nonce, pid)
         self._pids: list[int] = [pid]
         self._folder: Path | None = None
         self._file: Path | None = None
@@ -61,8 +66,8 @@ class Clues:
         if self._file is None:
             if self._program not in REGISTERED and self._program not in SHELLS:
                 return None
-            self._folder = self._folder or registry.folder_of(registry.variables_of(self._pids[-1]))
-            self._file = registry.found(self._folder, self._pids) if self._folder else None
+            self._folder = self._folder or self._registry()
+            self._file = registry.found(self._folder, self._names()) if self._folder else None
             if self._file is None:
                 self._folder = None if self._program in SHELLS else self._folder
                 return None
@@ -70,7 +75,21 @@ class Clues:
         if changed == self._changed:
             return None
         self._changed = changed
-        word = registry.read(self._file)
+        word = registry.read(self._file, self._names().get(self._file.stem))
         if not changed:
             self._file = None
         return word
+
+    def _registry(self) -> Path | None:
+        """The folder of its registry, where that is known."""
+        if self._inside is None:
+            return registry.folder_of(registry.variables_of(self._pids[-1]))
+        return registry.folder_of({"HOME": str(self._inside.home)})
+
+    def _names(self) -> dict[str, int]:
+        """Its processes by the names that they have for themselves: in a sandbox they are counted anew."""
+        if self._inside is None:
+            return {str(pid): pid for pid in self._pids}
+        from kasmon.sandbox.jail.process import name_inside  # only where there is a sandbox
+
+        return {name: pid for pid in self._pids if (name := name_inside(pid))}

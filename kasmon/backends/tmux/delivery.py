@@ -4,6 +4,7 @@
 |---|---|
 | something is asked, history is read, the program has ended | refused at once; `interrupt` leaves the history |
 | the box is not there, or somebody's draft stands in it | looked at again for `PATIENCE_S`, then refused |
+| it is not there even then, and it is to be typed anyway | as below, where nothing asks; nobody sees a draft then |
 | empty | the text is pasted; Enter follows once all of it is seen there, `ENTER_S` later at the earliest |
 | the same text still there, long after Enter | Enter again, `PRESSES` times in all |
 | the box is empty, or a turn began, in two looks | taken |
@@ -20,7 +21,7 @@ from collections.abc import Callable
 from typing import Final, NamedTuple
 
 from kasmon.backends.tmux.brackets import Brackets
-from kasmon.backends.tmux.entry import LINES, LOOK_S, SHOWN, Entry, Typing, Watched, Way, unchanged
+from kasmon.backends.tmux.entry import LINES, LOOK_S, SHOWN, Entry, Typing, Watched, Way, asks, unchanged
 from kasmon.backends.tmux.line import Line
 from kasmon.backends.tmux.typist import Hand, Typist
 from kasmon.clean import outgoing
@@ -33,12 +34,17 @@ from kasmon.errors import (
 )
 from kasmon.model.command import Prompt
 from kasmon.screens.composer import Composer, inked, stands
+from kasmon.screens.rules import UNCLEAR
+from kasmon.screens.wordless import probably_asking
 from kasmon.tmux import request as ask
 
 PATIENCE_S: Final = 3.0
 """How long a box that is not there, or not empty, is waited for."""
+NO_BOX_SEEN: Final = "its screen shows no box that takes a prompt"
+NO_BOX_HINT: Final = "Focus the session; or send it anyway (`kasmon send --anyway`): nobody sees what becomes of it."
 NO_FILE: Final = "nothing verified it: no screen's file knows where this program takes prompts"
 NO_BOX: Final = "nothing verified it: another program may run there"
+UNSEEN: Final = "nothing verified it: its screen showed no box that takes a prompt"
 NO_INK: Final = "nothing verified it: nothing of it can be seen"
 
 
@@ -75,14 +81,15 @@ class Delivery:
         """
         until, own = self._clock() + PATIENCE_S, ""
         while True:
+            is_late = self._clock() > until
             async with self._pane.typist.alone() as hand:
-                way = await self._way(prompt)
+                way = await self._way(prompt, is_late=is_late)
                 if isinstance(way, Way):
                     text = self._last = outgoing(await typing.begins())
                     self._last_at = self._clock()
                     return await self._entry(hand, way, text, typing).carry()
                 own = await self._cleared(hand, own) if prompt.when == "interrupt" else ""
-            if self._clock() > until:
+            if is_late:
                 raise way
             if not own:
                 await asyncio.sleep(LOOK_S)
@@ -90,8 +97,8 @@ class Delivery:
     def _entry(self, hand: Hand, way: Way, text: str, typing: Typing) -> Entry:
         return Entry(self._pane.name, self._pane.id, self._watched, self._clock, hand, way, text, typing)
 
-    async def _way(self, prompt: Prompt) -> Way | KasmonError:
-        """How *prompt* can be typed now, or why it cannot, where that may pass by itself."""
+    async def _way(self, prompt: Prompt, *, is_late: bool) -> Way | KasmonError:
+        """How *prompt* can be typed now, or why it cannot, where that may pass by itself; *is_late*: but did not."""
         self._refuse_asking()
         pane, rule, text = self._pane, self._watched.box_rule, outgoing(prompt.text)
         facts = await pane.line.ask(ask.screen_facts(pane.id))
@@ -107,10 +114,15 @@ class Delivery:
                 raise PasteRefusedError(pane.id, LINES)
         if rule is None:
             return Way(None, NO_FILE, newline, is_whole)
-        box = (await self._watched.see_now()).reading.composer
+        seen = await self._watched.see_now()
+        box = seen.reading.composer
         self._refuse_asking()
         if box is None and rule.shows_all:
-            return PromptBoxError(pane.name, "its screen shows no box that takes a prompt", hint="Focus the session.")
+            if not (prompt.anyway and is_late):
+                return PromptBoxError(pane.name, NO_BOX_SEEN, hint=NO_BOX_HINT, is_unseen=True)
+            if asks(seen) or (seen.reading.state == UNCLEAR and probably_asking(seen.shot) is not None):
+                raise SessionBusyError(pane.name, "asking")
+            return Way(None, UNSEEN, newline, is_whole)
         if box is not None and box.draft:
             return _with_draft(pane.name, box)
         is_seen = rule.shows_all and bool(inked(text))

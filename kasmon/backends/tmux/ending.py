@@ -8,6 +8,7 @@ from typing import Final
 
 from kasmon.clean import clean_line
 from kasmon.tmux.identity import Process, identify
+from kasmon.tmux.identity import signal as send
 from kasmon.tmux.request import Lines
 
 DIE_S: Final = 2.0
@@ -18,11 +19,19 @@ SCROLLED_BY_DEATH: Final = -1
 """That line pushes the screen up by one row, into the history: the first row that an agent wrote is this one."""
 
 
-async def end_group(process: Process | None, grace_s: float, ended: asyncio.Event) -> None:
-    """End what *process* leads: HUP, as when a terminal is closed, then TERM, then KILL, until *ended* is set."""
+async def end_group(
+    process: Process | None, grace_s: float, ended: asyncio.Event, inmate: Process | None = None
+) -> None:
+    """End what *process* leads: HUP, as when a terminal is closed, then TERM, then KILL, until *ended* is set.
+
+    Where *inmate* is the agent in a sandbox, it is asked alone: what stands in front would take all with it at once.
+    """
     steps = [(signal.SIGHUP, grace_s / 2), (signal.SIGTERM, grace_s / 2), (signal.SIGKILL, DIE_S)]
     for number, patience_s in steps if grace_s > 0 else steps[-1:]:
-        await asyncio.to_thread(signal_group, process, number)
+        if inmate is not None and number != signal.SIGKILL:
+            await asyncio.to_thread(send, inmate, number)
+        else:
+            await asyncio.to_thread(signal_group, process, number)
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(patience_s):
                 await ended.wait()

@@ -106,6 +106,9 @@ class Entry:
         rule = self._way.rule
         if rule is None:
             await asyncio.sleep(ENTER_S)
+            seen = await self._look()
+            if self._watched.is_asking or (seen is not None and asks(seen)):
+                raise self._lost("the text was typed, and Enter was not: something is asked there now")
             await self._press()
             return self._way.doubt
         seen = await self._standing(rule)
@@ -222,6 +225,11 @@ class Entry:
 
     def _lost(self, why: str) -> PromptLostError:
         return PromptLostError(self._name, why)
+
+
+def asks(seen: Seen) -> bool:
+    """Whether a question stands there that a rule knows, whatever other sources say: Enter might answer it."""
+    return seen.reading.menu is not None or "asking" in seen.reading.state
 
 
 def unchanged(seen: Seen, box: Composer) -> str:

@@ -58,11 +58,13 @@ class Hooked(NamedTuple):
     """Why it has none; empty where it has."""
 
 
-def hooked(program: str, argv: Sequence[str], folder: Path, generation: int, nonce: str) -> Hooked:
-    """*argv* of the agent *program* with hooks that leave their notes in the session's *folder*."""
+def hooked(
+    program: str, argv: Sequence[str], folder: Path, generation: int, nonce: str, emit: Sequence[str] = ()
+) -> Hooked:
+    """*argv* of the agent *program* with hooks that leave their notes in the session's *folder*, or by *emit*."""
     if why := why_not(program, argv):
         return Hooked(tuple(argv), {}, why)
-    command = shlex.join([sys.executable, "-I", "-S", str(EMIT), str(folder / FILE)])
+    command = shlex.join(emit or [sys.executable, "-I", "-S", str(EMIT), str(folder / FILE)])
     variables = {"KASMON_GENERATION": str(generation), "KASMON_NONCE": nonce}
     if program == "codex":
         return Hooked((argv[0], *_for_codex(command), *argv[1:]), variables)

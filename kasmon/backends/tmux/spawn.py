@@ -12,6 +12,7 @@ from kasmon.backends.surroundings import given, own_prefixes, taken
 from kasmon.backends.tmux.completion import can_be_asked
 from kasmon.backends.tmux.hooking import hooked
 from kasmon.backends.tmux.hooks import FILE as HOOKS
+from kasmon.backends.tmux.inside import Inside, wrapped
 from kasmon.backends.tmux.program import program_of
 from kasmon.clean import clean_line
 from kasmon.errors import LaunchError, TmuxCommandError
@@ -20,9 +21,10 @@ from kasmon.model.task import environment
 from kasmon.paths import Places
 from kasmon.tmux.facts import Pane, PaneFacts
 from kasmon.tmux.identity import Process, identify
-from kasmon.tmux.remote import Machine, attach_argv
+from kasmon.tmux.remote import attach_argv
 from kasmon.tmux.server import Server
 from kasmon.tmux.spec import LaunchSpec, fresh_nonce, launch_argv, write_environment, write_spec
+from kasmon.tmux.ssh import Machine
 
 SPEC: Final = "pane.launch"
 VARIABLES: Final = "pane.env"
@@ -37,6 +39,8 @@ class Spawned(msgspec.Struct, frozen=True):
     """None if it ended before anybody could look."""
     nonce: str
     """What the pane will announce."""
+    inside: Inside | None = None
+    """What is known of its sandbox; None where it has none."""
 
 
 def spawn(
@@ -61,7 +65,7 @@ def spawn(
     if not launch.argv and not launch.machine:
         raise LaunchError(f"session {launch.name!r} names no program to run.")
     nonce = fresh_nonce()
-    argv = _written(server, places, launch, nonce, around or os.environ, tuple(ssh))
+    argv, inside = _written(server, places, launch, nonce, around or os.environ, tuple(ssh))
     had, parent = panes.get(launch.session), panes.get(launch.parent or "")
     if had is not None:
         pane = server.respawn(had.pane_id, argv)
@@ -69,7 +73,7 @@ def spawn(
         pane = server.create(launch.session, argv, parent=parent.session_id if parent else None)
     with contextlib.suppress(TmuxCommandError):  # the agent runs; its window's name is for people
         server.rename(pane.window_id, clean_line(launch.window or launch.name) or launch.session)
-    return Spawned(pane, identify(pane.pid), nonce)
+    return Spawned(pane, identify(pane.pid), nonce, inside)
 
 
 def swept(places: Places, launch: Launch) -> None:
@@ -80,12 +84,19 @@ def swept(places: Places, launch: Launch) -> None:
 
 def _written(
     server: Server, places: Places, launch: Launch, nonce: str, around: Mapping[str, str], ssh: tuple[str, ...]
-) -> list[str]:
-    """What the pane has to run, its files in place."""
+) -> tuple[list[str], Inside | None]:
+    """What the pane has to run, its files in place; and what is known of its sandbox."""
     folder = places.folder(launch.session)
     if launch.machine:
         shown = attach_argv(Machine(launch.machine, ssh), launch.session, nonce)
-        return _shown(folder, launch, LaunchSpec(argv=shown, workdir=Path("/"), base=around))
+        return _shown(folder, launch, LaunchSpec(argv=shown, workdir=Path("/"), base=around)), None
+    if launch.sandbox is not None:
+        own = taken(own_prefixes(launch.argv), around) | given(places, launch.session) | environment(launch)
+        inside = wrapped(places, launch, nonce, around, own)
+        spec = LaunchSpec(
+            argv=inside.argv, workdir=Path("/"), base=around, nonce=nonce, program=server.program, socket=server.socket
+        )
+        return _shown(folder, launch, spec), inside
     program = program_of(launch.argv, launch.agent)
     given_hooks = hooked(program, launch.argv, folder, launch.generation, nonce)
     spec = LaunchSpec(
@@ -107,11 +118,11 @@ def _written(
         write_spec(folder / SPEC, spec)
     except (OSError, ValueError) as error:
         raise LaunchError(f"session {launch.name!r} cannot be started: {error}.") from error
-    return launch_argv(folder / SPEC)
+    return launch_argv(folder / SPEC), None
 
 
 def _shown(folder: Path, launch: Launch, spec: LaunchSpec) -> list[str]:
-    """What a pane has to run to show an agent elsewhere: ssh, which needs nothing of the agent's."""
+    """What a pane has to run to show an agent elsewhere, or in a sandbox: what stands in front of it needs nothing."""
     try:
         write_spec(folder / SPEC, spec)
     except (OSError, ValueError) as error:

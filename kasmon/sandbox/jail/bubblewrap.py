@@ -9,7 +9,6 @@ import contextlib
 import os
 import platform
 import shutil
-import signal
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -28,7 +27,7 @@ from kasmon.sandbox.jail.arguments import INSIDE, PATH, PROJECT, USER, WORKSPACE
 from kasmon.sandbox.jail.ground import PYTHON, Ground
 from kasmon.sandbox.jail.limits import AGENT_BYTES, limited
 from kasmon.sandbox.jail.probing import lacking
-from kasmon.sandbox.jail.process import LOOK_S, gone, is_inside, lives, send, started_at, tree
+from kasmon.sandbox.jail.process import lives, started_at
 from kasmon.sandbox.jail.program import needed
 from kasmon.sandbox.jail.proof import Proof, Wanted
 from kasmon.sandbox.jail.scenery import own_variables, scene
@@ -40,8 +39,6 @@ from kasmon.sandbox.network import gate
 from kasmon.sandbox.network.denial import Denial
 
 LIMIT_S: Final = 10.0
-SETTLE_S: Final = 0.5
-"""So long may a jail that begins not yet be as it will be."""
 BUILT: Final = "a jail shares this machine's kernel: it is no wall against an attack on that"
 LOOSE: Final = "no control group of ours limits memory and processor here: each process has its own limit of memory"
 
@@ -115,16 +112,13 @@ class Jail:
             group, held = self._site(policy).make_group(looks.size)
             data_bytes = 0 if held.memory else looks.size.memory_bytes
             agent = [PYTHON, "-I", "-S", f"{INSIDE}/agent.py"]
-            sockets = {"KASMON_LISTEN_FD": self.ground.socket(session)}
-            if policy.hosts:
-                sockets["KASMON_FORWARD_FD"] = self.ground.socket(session, "fwd")
             init = start(
                 program,
                 looks,
                 [*limited(looks.size, data_bytes=data_bytes), *_relay(policy), *agent],
                 filter_=seccomp.program(platform.machine()),
                 owner=self.ground.owner,
-                sockets=sockets,
+                sockets={"KASMON_LISTEN_FD": self.ground.socket(session)},
                 take_in=group.take_in if group is not None else lambda _: None,
             )
             runtime = Runtime(
@@ -246,16 +240,7 @@ class Jail:
             SandboxError: if something of it is left.
         """
         session, site = policy.session, self._site(policy)
-        until = time.monotonic() + LIMIT_S
-        known = [runtime] if runtime is not None and self.find(policy, runtime) else []
-        while (locker := site.first_process()) or known:
-            pid = known[0].pid if known else locker or 0
-            started = known.pop().started if known else started_at(pid)
-            if started is None and time.monotonic() < until:
-                continue  # it ends just now
-            send(pid, signal.SIGKILL, started)
-            if started is None or not gone(pid, started, until - time.monotonic()):
-                raise SandboxError(f"the jail of {session!r} was not ended", f"its process {pid} does not end")
+        site.end(runtime if runtime is not None and self.find(policy, runtime) else None, LIMIT_S)
         try:
             site.clear()
         except OSError as error:
@@ -319,17 +304,8 @@ class Jail:
         Raises:
             SandboxError: if it is gone, or may not be looked at.
         """
-        until = time.monotonic() + SETTLE_S
         wanted = Wanted(writable=[*self._writable(policy, workdir), *also], user=self.ground.owner[0])
-        while True:
-            try:
-                said = proof.seen(next((each for each in tree(pid) if is_inside(each)), pid))
-            except OSError as error:
-                raise SandboxError(f"process {pid} cannot be looked at", error.strerror or "it is gone") from error
-            shown = proof.compare(said, wanted, proof.ours())
-            if shown.ok or time.monotonic() > until:
-                return shown
-            time.sleep(LOOK_S)  # one that begins is confined before it runs anything, and last of all by the filter
+        return proof.settled(pid, wanted)
 
     def prove_inside(self, policy: Policy, *, workdir: str = WORKSPACE) -> Proof:
         """Whether a program in a jail of *policy* sees itself confined as it should be: it is run, and ends.

@@ -4,6 +4,7 @@ The kernel is asked from inside by a small probe that runs in a jail of its own,
 that is confined; in both cases it is the same files of /proc. What runs inside has no say in the second.
 """
 
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
@@ -11,7 +12,10 @@ from typing import Final
 import msgspec
 
 from kasmon.errors import SandboxError
+from kasmon.sandbox.jail.process import LOOK_S, is_inside, tree
 
+SETTLE_S: Final = 0.5
+"""So long may a jail that begins not yet be as it will be."""
 NAMESPACES: Final = ("user", "ipc", "pid", "net", "uts", "mnt")
 WRITABLE: Final = ("/proc", "/tmp", "/run", "/dev/shm", "/dev/pts", "/home/sandbox")
 """Mounts that every jail may write to; and the devices themselves, below `/dev/`."""
@@ -91,6 +95,24 @@ def seen(pid: int) -> Seen:
 def ours() -> dict[str, str]:
     """The namespaces that we are in."""
     return {name: str(Path(f"/proc/self/ns/{name}").readlink()) for name in NAMESPACES}
+
+
+def settled(pid: int, wanted: Wanted) -> Proof:
+    """Whether the jail that process *pid* stands in front of, or is in, is as *wanted*, once it had the time for it.
+
+    Raises:
+        SandboxError: if it is gone, or may not be looked at.
+    """
+    until = time.monotonic() + SETTLE_S
+    while True:
+        try:
+            said = seen(next((each for each in tree(pid) if is_inside(each)), pid))
+        except OSError as error:
+            raise SandboxError(f"process {pid} cannot be looked at", error.strerror or "it is gone") from error
+        shown = compare(said, wanted, ours())
+        if shown.ok or time.monotonic() > until:
+            return shown
+        time.sleep(LOOK_S)  # one that begins is confined before it runs anything, and last of all by the filter
 
 
 def compare(said: Seen, wanted: Wanted, outside: dict[str, str]) -> Proof:

@@ -1,19 +1,19 @@
-"""What belongs to the jail of one session on this machine, beside its processes: its lock, group, sockets, way out."""
+"""What belongs to the jail of one session on this machine, beside its processes: its lock, group, socket, way out."""
 
 import contextlib
 import hashlib
 import os
+import signal
+import time
 from pathlib import Path
 
+from kasmon.errors import SandboxError
 from kasmon.model.permission import SessionId
-from kasmon.model.sandbox import Policy, Size
+from kasmon.model.sandbox import Policy, Runtime, Size
 from kasmon.sandbox.jail import cgroup
 from kasmon.sandbox.jail.ground import Ground
-from kasmon.sandbox.jail.process import holder
+from kasmon.sandbox.jail.process import gone, holder, send, started_at
 from kasmon.sandbox.network import gate
-
-SOCKETS = ("box", "fwd")
-"""Where the agent inside answers, and where connections to ports inside come in."""
 
 
 class Site:
@@ -48,6 +48,23 @@ class Site:
         """The first process of a jail that lives here, by the lock that it holds; None if there is none."""
         return holder(self.folder / "lock")
 
+    def end(self, runtime: Runtime | None, limit_s: float) -> None:
+        """End the jail that lives here, and that of *runtime*, which lives too.
+
+        Raises:
+            SandboxError: if its first process is not gone within *limit_s*.
+        """
+        until = time.monotonic() + limit_s
+        known = [runtime] if runtime is not None else []
+        while (locker := self.first_process()) or known:
+            pid = known[0].pid if known else locker or 0
+            started = known.pop().started if known else started_at(pid)
+            if started is None and time.monotonic() < until:
+                continue  # it ends just now
+            send(pid, signal.SIGKILL, started)
+            if started is None or not gone(pid, started, until - time.monotonic()):
+                raise SandboxError(f"the jail of {self.session!r} was not ended", f"its process {pid} does not end")
+
     def make_group(self, size: Size) -> tuple[cgroup.Group | None, cgroup.Held]:
         """Its control group, made, and what of *size* that holds; None where we may make none."""
         group = self.group
@@ -71,8 +88,7 @@ class Site:
         Raises:
             OSError: if something cannot be removed.
         """
-        for kind in SOCKETS:
-            self.ground.socket(self.session, kind).unlink(missing_ok=True)
+        self.ground.socket(self.session).unlink(missing_ok=True)
         gate.closed(self.gate)
         if (group := self.group) is not None:
             group.remove()

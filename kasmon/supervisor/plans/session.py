@@ -9,7 +9,7 @@ from pathlib import Path
 
 from kasmon.config import Config, resolve
 from kasmon.config.address import machine_of, there
-from kasmon.errors import KasmonError, RefusedError, UnableError
+from kasmon.errors import KasmonError, RefusedError
 from kasmon.host.book import wanted as launch_of
 from kasmon.model.command import Launch, Mode
 from kasmon.model.fleet import Fleet

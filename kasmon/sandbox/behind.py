@@ -1,0 +1,108 @@
+"""Who the agent in a sandbox is on this machine, behind the process that stands in front, and how it is confined.
+
+The kernel is asked, from outside: those inside have no say in it.
+"""
+
+import contextlib
+import time
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from kasmon.boot import boot
+from kasmon.errors import KasmonError, SandboxError
+from kasmon.model.command import Launch
+from kasmon.model.event import ConfinementSeen
+from kasmon.model.sandbox import Runtime
+from kasmon.paths import Places
+from kasmon.sandbox.belongings import NOTES
+from kasmon.sandbox.inmate import NOTICES, policy_of
+from kasmon.sandbox.jail.arguments import INSIDE
+from kasmon.sandbox.jail.bubblewrap import Jail
+from kasmon.sandbox.jail.process import children, fields, is_inside, lives, name_inside, started_at, tree
+
+LOOK_S: Final = 10.0
+"""How long a jail may take until its agent is there."""
+PAUSE_S: Final = 0.01
+FRONT: Final = frozenset({b"bwrap", b"env", b"prlimit"})
+"""What an agent's process is, one after the other, before it is its program."""
+
+
+def seen(places: Places, launch: Launch, front: int) -> ConfinementSeen | None:
+    """Who the agent of *launch* is behind process *front*, and whether it is confined as it should be; blocks.
+
+    Returns None where *front* ended before an agent was there.
+    """
+    policy, jail = policy_of(places, launch.session), Jail(places)
+    began, until = started_at(front), time.monotonic() + LOOK_S
+    agent = None
+    while began is not None and lives(front, began, boot()) and time.monotonic() < until:
+        if (agent := agent_behind(front)) is not None:
+            break
+        time.sleep(PAUSE_S)
+    if agent is None and (began is None or not lives(front, began, boot())):
+        return None
+    first = _first_behind(front)
+    if agent is None or first is None:
+        return ConfinementSeen(at=time.time(), ok=False, mismatches=("no sandbox was seen around it",))
+    for told in jail.ground.of(launch.session).glob("enter-*.json"):  # it was read; the agent's variables stand in it
+        told.unlink(missing_ok=True)
+    with contextlib.suppress(KasmonError):
+        if policy.hosts:
+            jail.belongs(policy, first)
+    try:
+        proof = jail.prove(policy, agent, workdir=launch.workdir, also=(NOTES,))
+        ok, faults = proof.ok, tuple(proof.mismatches)
+    except SandboxError as error:
+        ok, faults = False, (error.message,)
+    return ConfinementSeen(
+        at=time.time(),
+        ok=ok,
+        mismatches=faults,
+        pid=agent,
+        pid_started=started_at(agent),
+        runtime=Runtime(
+            pid=first,
+            started=started_at(first) or 0.0,
+            boot=boot(),
+            front=front,
+            ground=str(jail.ground.of(launch.session)),
+            notices=_notices(jail.ground.of(launch.session)),
+        ),
+    )
+
+
+def agent_behind(front: int) -> int | None:
+    """The agent's process in the jail that *front* stands before; None where it is not its program yet."""
+    first = _first_behind(front)
+    for child in children(first) if first is not None else ():
+        if is_inside(child) and _is_program(child):
+            return child
+    return None
+
+
+def _first_behind(front: int) -> int | None:
+    """The first process of the jail behind *front*: number 1 in there."""
+    for pid in tree(front):
+        if name_inside(pid) == "1":
+            return pid
+    return None
+
+
+def _is_program(pid: int) -> bool:
+    """Whether *pid* is the agent's program by now, and no longer one of those that make way for it."""
+    try:
+        head = Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[0].partition(b"(")[2]
+        words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+    except OSError:
+        return False
+    is_relay = f"{INSIDE}/forward.py".encode() in words and b"--" in words
+    return fields(pid) is not None and head not in FRONT and not is_relay
+
+
+def _notices(ground: Path) -> tuple[str, ...]:
+    try:
+        return msgspec.json.decode((ground / NOTICES).read_bytes(), type=tuple[str, ...])
+    except (OSError, msgspec.DecodeError, UnicodeDecodeError):
+        return ()

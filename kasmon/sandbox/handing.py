@@ -1,0 +1,118 @@
+"""Files of this machine, handed to an agent inside: copies in its private home while it runs, taken away when it ends.
+
+The home belongs to those inside, who may have put links where a folder was: so no path is walked as one. Each folder is
+opened below the one before, and what stands where a copy goes is removed, whatever it is.
+"""
+
+import contextlib
+import os
+import stat
+from collections.abc import Iterator, Sequence
+from pathlib import Path, PurePosixPath
+from typing import Final
+
+from kasmon.errors import RefusedError
+from kasmon.model.sandbox import Handed
+from kasmon.paths import expanded
+
+FILE_BYTES: Final = 1024 * 1024
+_FOLDER: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_NEW: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+
+
+def place(handed: Handed) -> str:
+    """Where the copy lies, below the home inside.
+
+    Raises:
+        RefusedError: if that is no place there.
+    """
+    target = handed.target
+    if not target:
+        source, home = expanded(handed.source).absolute(), Path.home()
+        if not source.is_relative_to(home):
+            raise RefusedError(
+                f"{handed.source!r} does not lie in your home folder, so it needs a target.",
+                hint="Give it a `target`: where its copy lies, below the home inside.",
+            )
+        target = str(source.relative_to(home))
+    parts = PurePosixPath(target).parts
+    if target.startswith("/") or not parts or ".." in parts or "\0" in target:
+        raise RefusedError(f"{target!r} is no place below the home inside.", hint="Write it without `/` in front.")
+    return str(PurePosixPath(target))
+
+
+def content(handed: Handed) -> bytes | None:
+    """What is handed over now; None where it is not there.
+
+    Raises:
+        RefusedError: if it is no plain file, or too large.
+    """
+    path = expanded(handed.source)
+    try:
+        with path.open("rb") as file:
+            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+                raise RefusedError(f"{handed.source!r} is no file: only files are handed to a sandbox.")
+            said = file.read(FILE_BYTES + 1)
+    except IsADirectoryError as error:
+        raise RefusedError(f"{handed.source!r} is no file: only files are handed to a sandbox.") from error
+    except OSError:
+        return None
+    if len(said) > FILE_BYTES:
+        raise RefusedError(f"{handed.source!r} has more than {FILE_BYTES} bytes: it is not handed to a sandbox.")
+    return said
+
+
+def hand(files: Sequence[Handed], home: Path, owner: tuple[int, int]) -> tuple[str, ...]:
+    """Put copies of *files* into *home*, for *owner* alone; the sources of those that are there, as they are written.
+
+    Raises:
+        RefusedError: as `place` and `content`, or where something inside is in the way.
+    """
+    given = []
+    for handed in files:
+        target, said = place(handed), content(handed)
+        if said is None:
+            continue
+        try:
+            with _below(home, PurePosixPath(target).parts[:-1], owner) as folder:
+                _put(folder, PurePosixPath(target).name, said, owner)
+        except OSError as error:
+            raise RefusedError(f"{handed.source!r} cannot be handed to the sandbox: {error}.") from error
+        given.append(handed.source)
+    return tuple(given)
+
+
+def take_away(files: Sequence[Handed], home: Path) -> None:
+    """Remove the copies of *files* from *home*; what cannot be reached without following a link stays. Idempotent."""
+    for handed in files:
+        with contextlib.suppress(OSError, RefusedError):
+            parts = PurePosixPath(place(handed)).parts
+            with _below(home, parts[:-1], None) as folder:
+                os.unlink(parts[-1], dir_fd=folder)
+
+
+@contextlib.contextmanager
+def _below(home: Path, parts: Sequence[str], owner: tuple[int, int] | None) -> Iterator[int]:
+    """The folder *parts* below *home*; made for *owner* where it is not there and somebody is to own it."""
+    handle = os.open(home, _FOLDER)
+    try:
+        for part in parts:
+            if owner is not None:
+                with contextlib.suppress(FileExistsError):
+                    os.mkdir(part, mode=0o700, dir_fd=handle)
+                    os.chown(part, *owner, dir_fd=handle, follow_symlinks=False)
+            further = os.open(part, _FOLDER, dir_fd=handle)
+            os.close(handle)
+            handle = further
+        yield handle
+    finally:
+        os.close(handle)
+
+
+def _put(folder: int, name: str, said: bytes, owner: tuple[int, int]) -> None:
+    with contextlib.suppress(FileNotFoundError):
+        os.unlink(name, dir_fd=folder)
+    file = os.open(name, _NEW, 0o600, dir_fd=folder)
+    with os.fdopen(file, "wb") as copy:
+        copy.write(said)
+        os.fchown(file, *owner)

@@ -1,0 +1,125 @@
+"""What an agent's sandbox gets, before it is made: as a policy, in words, and whether a person has agreed to it.
+
+What is handed to a sandbox leaves kasmon's hands: so a person says once that it may, for exactly what a profile says.
+"""
+
+import hashlib
+import os
+from typing import Final
+
+import msgspec
+
+from kasmon.config import Resolved
+from kasmon.errors import RefusedError, SandboxError, UsageError
+from kasmon.model.permission import SessionId
+from kasmon.model.sandbox import SIZES, Mount, Policy
+from kasmon.paths import Places, expanded, write_private
+from kasmon.sandbox import credential, handing
+from kasmon.sandbox.jail.probing import lacking
+from kasmon.sandbox.network.allow import allowlist
+
+AGREED: Final = "sandboxes-agreed.json"
+"""In the state folder: what was agreed to -> the profile's name."""
+
+
+def policy_of(resolved: Resolved) -> Policy:
+    """The sandbox that *resolved* asks for, of a session that has no id yet.
+
+    Raises:
+        UsageError, RefusedError: if what its profile says of it makes no sense.
+        SandboxError: if this machine makes none.
+    """
+    confined = resolved.confined
+    where = f"agents.{resolved.agent}.confined"
+    for described in confined.credentials:
+        if why := credential.fault(described):
+            raise UsageError(f"the sandbox cannot be made: {why}.", hint=f"See {where} in the config.")
+    allowlist(confined.network)
+    for file in confined.files:
+        handing.place(file)
+    for mount in confined.mounts:
+        if not os.path.lexists(expanded(mount.source)):
+            raise RefusedError(f"{mount.source!r} is not there.", hint=f"See {where}.mounts in the config.")
+    if found := lacking("bwrap"):
+        raise SandboxError("no jail can be made", found.why, found.hint)
+    return Policy(
+        session=SessionId(""),
+        tier=resolved.sandbox or "jail",
+        size=confined.size,
+        project=str(expanded(confined.project)) if confined.project else "",
+        project_writable=confined.project_writable,
+        hosts=confined.network,
+        mounts=tuple(_mount(mount) for mount in confined.mounts),
+        credentials=confined.credentials,
+        files=confined.files,
+    )
+
+
+def told(resolved: Resolved, workdir: str) -> tuple[str, ...]:
+    """What the sandbox of an agent that works in *workdir* gets, a sentence each."""
+    confined, size = resolved.confined, SIZES[resolved.confined.size]
+    reaches = f"may reach {', '.join(confined.network)}" if confined.network else "reaches nobody by network"
+    lines = [
+        f"It sees {workdir!r}, the programs of this machine, and a home folder of its own; it {reaches}.",
+        f"It may use {size.memory_bytes >> 20} MB of memory where a control group is ours (each of its processes a few"
+        f" GB where none is), and {size.processes} processes.",
+    ]
+    if confined.project:
+        lines.append(f"It sees {confined.project!r} as /project{', for writing' if confined.project_writable else ''}.")
+    lines += [f"It sees {mount.source!r}{', for writing' if mount.writable else ''}." for mount in confined.mounts]
+    if files := given(resolved):
+        lines.append(f"It gets copies of {', '.join(files)}, which are taken away when it ends.")
+    for known in confined.credentials:
+        source = known.variable or known.file or (known.command[0] if known.command else "")
+        lines.append(f"It gets {', '.join((known.name, *known.aliases))}, from {source!r}.")
+    return tuple(lines)
+
+
+def given(resolved: Resolved) -> tuple[str, ...]:
+    """Those of the files that its profile hands over that are there."""
+    return tuple(file.source for file in resolved.confined.files if expanded(file.source).exists())
+
+
+def is_agreed(places: Places, resolved: Resolved) -> bool:
+    """Whether its sandbox is handed nothing, or a person has agreed to just this."""
+    if not given(resolved) and not resolved.confined.credentials:
+        return True
+    return _digest(resolved) in _agreed(places)
+
+
+def check_agreed(places: Places, resolved: Resolved, *, agrees: bool) -> None:
+    """
+    Raises:
+        RefusedError: if nobody has agreed, now or before, to what its sandbox is handed.
+    """
+    if is_agreed(places, resolved):
+        return
+    if not agrees:
+        handed = [*given(resolved), *(known.name for known in resolved.confined.credentials)]
+        raise RefusedError(
+            f"the sandbox of {resolved.agent!r} is handed {', '.join(handed)}, and nobody has agreed to that yet.",
+            hint=f"`kasmon new NAME --agent {resolved.agent} --sandbox jail --yes` does, once for what the profile"
+            f" says. What is handed over stands in agents.{resolved.agent}.confined.",
+        )
+    places.make()
+    known = _agreed(places) | {_digest(resolved): resolved.agent}
+    write_private(places.state / AGREED, msgspec.json.encode(known))
+
+
+def _digest(resolved: Resolved) -> str:
+    """By which it is known later to be just this: whom it may reach belongs to what is handed over."""
+    confined = resolved.confined
+    content = msgspec.json.encode([resolved.agent, confined.files, confined.credentials, confined.network])
+    return hashlib.sha256(content).hexdigest()
+
+
+def _agreed(places: Places) -> dict[str, str]:
+    try:
+        return msgspec.json.decode((places.state / AGREED).read_bytes(), type=dict[str, str])
+    except (OSError, msgspec.DecodeError, UnicodeDecodeError):
+        return {}
+
+
+def _mount(mount: Mount) -> Mount:
+    source = str(expanded(mount.source))
+    return msgspec.structs.replace(mount, source=source, target=mount.target or source)

@@ -1,0 +1,144 @@
+"""Real agents in a jail, in both modes: they reach their model by the jail's own way out, and nothing else."""
+
+import contextlib
+import json
+import os
+import signal
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from kasmon.demo.scratch import clear
+from kasmon.model.event import ConfinementSeen, RequestAnswered
+from kasmon.model.permission import SessionId
+from kasmon.model.sandbox import Policy
+from kasmon.model.state import SessionState
+from kasmon.paths import private_folder, write_private
+from kasmon.sandbox.jail.bubblewrap import Jail
+from kasmon.sandbox.jail.process import is_inside
+from tests.agents.stack import LIMIT_S, PROMPT, Stack, beside, stacked
+from tests.sandbox.required import need_jail
+from tests.waiting import until
+
+pytestmark = pytest.mark.agents
+stub, stack = pytest.fixture(beside), pytest.fixture(stacked)
+SECRET = "outside-of-every-jail"
+
+
+@pytest.fixture
+def jailed(stack: Stack, request: pytest.FixtureRequest) -> Iterator[Stack]:
+    """The stack, with an agent whose profile wants a jail; its model is reached by the proxy."""
+    need_jail()
+    agent, port, name = stack.agent, stack.stub.url.rpartition(":")[2], _name_of_loopback()
+    there = f"http://{name}:{port}"
+    if agent.name == "claude":
+        stack.variables["ANTHROPIC_BASE_URL"] = there
+    elif agent.name == "opencode":
+        own = stack.variables["OPENCODE_CONFIG_CONTENT"]
+        stack.variables["OPENCODE_CONFIG_CONTENT"] = own.replace(stack.stub.url, there)
+    elif agent.name == "gemini":
+        stack.variables["GOOGLE_GEMINI_BASE_URL"] = there
+    else:
+        settings = agent.home / ".codex" / "config.toml"
+        settings.write_text(settings.read_text().replace(stack.stub.url, there))
+    structured = "structured" in request.node.name
+    flags = ["-a untrusted", "--sandbox danger-full-access"] if agent.name == "codex" and structured else []
+    private_folder(stack.places.config)
+    profile = f'[agents.{agent.name}]\nsandbox = "jail"\nflags = {json.dumps(flags)}\n'
+    profile += f'[agents.{agent.name}.confined]\nnetwork = ["private:{name}:{port}"]\n'
+    write_private(stack.places.config_file, profile.encode())
+    (agent.home / "secret").write_text(SECRET)
+    yield stack
+    jail = Jail(stack.places)
+    base = jail.ground.base  # as it is while the folders stand
+    sessions = [folder.name for folder in stack.places.sessions.iterdir()]
+    clear(stack.path)
+    for session in sessions:
+        jail.forget(Policy(session=SessionId(session)))
+    assert not base.exists()
+
+
+def _name_of_loopback() -> str:
+    """A name that leads to where the model listens, and that no agent takes for its own machine's."""
+    name = socket.gethostname()
+    with contextlib.suppress(OSError):
+        if socket.gethostbyname(name) == "127.0.0.1":
+            return name
+    pytest.skip(f"{name!r}, this machine's name, does not lead to 127.0.0.1, where the model listens")
+
+
+def confinement(stack: Stack, session: SessionId) -> ConfinementSeen:
+    return until(lambda: stack.facts(session, ConfinementSeen), LIMIT_S, "a look at its jail")[-1]
+
+
+def files_of(stack: Stack, session: SessionId) -> Path:
+    """Where the agent's folder really lies: for root it is a copy."""
+    ground = Jail(stack.places).ground.of(session)
+    return ground / "workspace" if os.geteuid() == 0 else stack.agent.workdir
+
+
+def _is_over(stack: Stack, session: SessionId) -> bool:
+    """Whether the turn is over; whatever is asked in it meanwhile is allowed."""
+    now = stack.session(session)
+    for request in stack.json("inbox")["requests"]:
+        assert 0 == stack.answer(request, "allow").code
+    return now.turns > 0 and now.state is SessionState.IDLE
+
+
+@pytest.mark.timeout(150)
+@pytest.mark.parametrize("name", ["claude", "codex", "opencode", "gemini"])
+def test_a_structured_agent_in_a_jail_works_is_allowed_and_goes_on_after_a_kill(jailed: Stack) -> None:
+    stack = jailed
+    if stack.agent.name != "opencode":  # all that it needs comes by its variables
+        refused = stack("new", "worker", "--agent", stack.agent.name, "--mode", "sdk")
+        assert "nobody has agreed" in refused.err
+    session = stack.new("worker", "", "--yes")
+    seen = confinement(stack, session)
+    assert (True, ()) == (seen.ok, seen.mismatches)
+    now = stack.session(session)
+    assert now.pid == seen.pid
+    assert now.pid is not None
+    assert is_inside(now.pid)
+    assert 0 != Path(f"/proc/{now.pid}").stat().st_uid
+
+    assert 0 == stack("send", session, f"go %% bash cat {stack.agent.home}/secret; touch made.txt %% say done").code
+    until(lambda: _is_over(stack, session), LIMIT_S, "the end of the turn")
+    assert stack.facts(session, RequestAnswered)
+    assert (files_of(stack, session) / "made.txt").exists()
+    assert SECRET not in stack.places.log(session).read_text()
+
+    os.kill(now.pid, signal.SIGKILL)
+    stack.until_state(session, SessionState.ENDED)
+    done = stack("restart", "worker")
+    assert 0 == done.code, done.err
+    stack.turn(session, "go %% say two")
+
+    assert any("made.txt" in said for said in stack.heard("go %% say two"))
+    assert 0 == stack("stop", "worker").code
+
+
+@pytest.mark.timeout(150)
+@pytest.mark.parametrize("name", ["claude", "codex"])
+def test_an_agent_in_its_terminal_and_in_a_jail_works_and_is_resumed(jailed: Stack) -> None:
+    stack = jailed
+    session = stack.new("worker", "", "--yes", mode="tmux")
+    stack.shows(session, PROMPT[stack.agent.name])
+    seen = confinement(stack, session)
+    assert (True, ()) == (seen.ok, seen.mismatches)
+    stack.turn_in_terminal(session, "go %% slow 4 word %% say one")
+    known = until(lambda: stack.session(session).resume_id, LIMIT_S, "its conversation")
+    agent = stack.session(session).pid
+    assert agent is not None
+
+    os.kill(agent, signal.SIGKILL)
+    stack.until_state(session, SessionState.ENDED)
+    assert 0 == stack("restart", "worker").code
+    stack.shows(session, PROMPT[stack.agent.name])
+    stack.turn_in_terminal(session, "go %% slow 4 word %% say two")
+
+    assert "go %% slow 4 word %% say one" in stack.heard("go %% slow 4 word %% say two")
+    assert known == stack.session(session).resume_id
+    assert {"hook"} <= {signal.source for signal in stack.session(session).signals}
+    assert 0 == stack("stop", "worker").code
