@@ -6,6 +6,7 @@ PYTHON = $(VENV)/bin/python -P
 READY = $(VENV)/.ready
 AGENTS = .cache/agents
 AGENTS_READY = $(AGENTS)/.ready
+SANDBOX_TESTS = $(shell grep -rl 'mark\.sandboxes' tests --include '*.py' | sort)
 SNAPSHOT_TESTS = $(shell find tests -type d -path '*/__snapshots__/*' | sed 's|__snapshots__/\(.*\)|\1.py|')
 
 # sh: `get NAME` installs a system package if that takes no password; $line is what a person would type.
@@ -38,7 +39,7 @@ PYTHON_WITH = python_with() { \
 	return 1; \
 	}
 
-.PHONY: run test agents test-agents test-sandboxes check bench confusion record-screens screenshots lock tmux sshd clean
+.PHONY: run test agents test-agents test-sandboxes check bench confusion record-screens screenshots lock tmux sshd shells jail clean
 .NOTPARALLEL:
 
 run: $(READY) tmux
@@ -72,9 +73,10 @@ record-screens: $(READY) tmux agents
 confusion: $(READY)
 	@$(PYTHON) -m tests.screens.matrix golden $(if $(wildcard .cache/evidence/*.json),live)
 
-test-sandboxes: $(READY) tmux
-	@if [ -d tests/sandbox ]; then $(PYTHON) -m pytest -m sandboxes; \
-	else echo "There are no tests of sandboxes yet: they come with a later work order."; fi
+# Real sandboxes, each of its own; one of a kind that this machine cannot make is skipped and says why, unless
+# KASMON_REQUIRE_SANDBOXES names that kind.
+test-sandboxes: $(READY) tmux jail
+	@$(PYTHON) -m pytest -m sandboxes $(SANDBOX_TESTS)
 
 check: $(READY)
 	$(PYTHON) -m ruff format --check .
@@ -130,6 +132,19 @@ sshd:
 	@PATH="$$PATH:$${SBIN-/usr/local/sbin:/usr/sbin:/sbin}"; \
 	command -v sshd >/dev/null || { $(GET); get openssh-server; } || { \
 		echo "sshd is missing: the tests of other machines need it ($$line)." >&2; exit 1; }
+
+# The shells whose completion and exit codes are tested; the tests of one that is not there are skipped.
+shells:
+	@$(GET); for each in zsh fish; do command -v "$$each" >/dev/null || get "$$each" || \
+		echo "$$each is missing: its completion is not tested ($$line)."; done
+
+# What jails are made of, and what their tests run in them. Other systems than Linux have none.
+jail:
+	@[ "$$(uname)" = Linux ] || exit 0; $(GET); \
+	for each in bwrap:bubblewrap git:git /usr/bin/python3:python3 node:nodejs; do \
+		command -v "$${each%:*}" >/dev/null || get "$${each#*:}" || \
+		echo "$${each%:*} is missing: the tests of sandboxes need it ($$line)."; \
+	done
 
 clean:
 	rm -rf $(VENV) build dist .coverage .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache snapshot_report.html

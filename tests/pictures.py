@@ -13,6 +13,7 @@ PICTURES = {
     "wide": "list-160x50",
     "waves": "waves-120x40",
     "board": "board-120x40",
+    "sandboxes": "sandboxes-120x40",
     "permission": "card-command",
     "diff": "card-diff-160x50",
     "session": "inside-structured-120x40",

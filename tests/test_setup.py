@@ -20,7 +20,23 @@ from packaging.version import Version
 
 ROOT = Path(__file__).parent.parent
 
-TOOLS = ("bash", "cat", "cp", "dirname", "env", "find", "make", "mkdir", "mktemp", "rm", "sed", "sh", "touch")
+TOOLS = (
+    "bash",
+    "cat",
+    "cp",
+    "dirname",
+    "env",
+    "find",
+    "grep",
+    "make",
+    "mkdir",
+    "mktemp",
+    "rm",
+    "sed",
+    "sh",
+    "sort",
+    "touch",
+)
 
 NOTES = 'echo "$(basename "$0") $*" >>"$CALLS"'
 
@@ -157,6 +173,40 @@ def test_root_gets_an_sshd_for_the_tests_only_when_asked(clone: Clone) -> None:
     assert "apt-get install -y openssh-server" in clone.calls
 
 
+def test_root_gets_what_jails_are_made_of_and_the_tests_run_also_without(clone: Clone) -> None:
+    clone.ready()
+    clone.program("id", "echo 0")
+    clone.program("uname", "echo Linux")
+    clone.program("tmux")
+    clone.program("node")
+    clone.program("apt-get", '[ "$*" != "install -y git" ]')
+
+    said = clone.run("make", "test-sandboxes")
+
+    assert 0 == said.returncode
+    got = [call for call in clone.calls if call.startswith("apt-get install") and "python3" not in call]
+    assert ["apt-get install -y bubblewrap", "apt-get install -y git"] == got
+    assert "git is missing: the tests of sandboxes need it (apt-get install -y git)." in said.stdout.splitlines()
+    assert "python -P -m pytest -m sandboxes" == clone.calls[-1]
+
+
+def test_a_system_without_jails_gets_nothing_for_them(clone: Clone) -> None:
+    clone.ready()
+    clone.program("uname", "echo Darwin")
+    clone.program("tmux")
+    clone.program("brew")
+
+    assert 0 == clone.run("make", "test-sandboxes").returncode
+    assert ["uname", "python -P -m pytest -m sandboxes"] == [call.strip() for call in clone.calls]
+
+
+def test_where_the_checks_run_jails_must_be_made(clone: Clone) -> None:
+    clone.program("make", 'echo "jails: $KASMON_REQUIRE_SANDBOXES" >>"$CALLS"')
+
+    assert 0 == clone.run("bash", ".ci/run").returncode
+    assert ["make test-agents", "jails: jail", "make test-sandboxes", "jails: jail"] == clone.calls[-4:]
+
+
 def test_the_environment_is_made_from_the_lock_by_the_first_python_that_is_new_enough(clone: Clone) -> None:
     clone.python("python3.11", is_new_enough=False)
     clone.python("python3.12")
@@ -215,14 +265,16 @@ def test_the_checks_run_before_every_kind_of_test(clone: Clone) -> None:
     clone.program("make")
 
     assert 0 == clone.run("bash", ".ci/run").returncode
-    assert ["make check", "make sshd", "make test", "make test-agents", "make test-sandboxes"] == clone.calls
+    assert [
+        "make check", "make sshd", "make shells", "make jail", "make test", "make test-agents", "make test-sandboxes"
+    ] == clone.calls  # fmt: skip
 
 
 def test_the_first_failure_ends_the_checks(clone: Clone) -> None:
     clone.program("make", '[ "$1" != test ]')
 
     assert 0 != clone.run("bash", ".ci/run").returncode
-    assert ["make check", "make sshd", "make test"] == clone.calls
+    assert ["make check", "make sshd", "make shells", "make jail", "make test"] == clone.calls
 
 
 def test_a_failing_picture_fails_make_test_and_the_other_tests_run_all_the_same(clone: Clone) -> None:

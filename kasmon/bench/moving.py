@@ -23,8 +23,9 @@ from kasmon.model.session import HostSeen, Session, Tokens
 from kasmon.model.state import SessionState
 from kasmon.store.log import START, Cursor
 from kasmon.supervisor.plans.boards import Board
+from kasmon.supervisor.sandbox_past import SandboxPast
 from kasmon.tui.app import Kasmon
-from kasmon.tui.world import Facts, Heard, Settings, Wanted
+from kasmon.tui.world import Confined, Facts, Heard, Settings, Wanted
 
 
 class MovingWorld:
@@ -86,6 +87,18 @@ class MovingWorld:
         yield {}
 
     async def diff(self, session: SessionId, /) -> str:
+        return ""
+
+    async def confined(self, agent: str, mode: Mode | None, workdir: str, /) -> Confined:
+        return Confined()
+
+    async def machines(self) -> Sequence[str]:
+        return ()
+
+    async def sandbox(self, session: SessionId, /) -> SandboxPast:
+        return SandboxPast()
+
+    async def turn_diff(self, session: SessionId, turn: int, /) -> str:
         return ""
 
     async def secrets(self, session: SessionId, /) -> Sequence[str]:

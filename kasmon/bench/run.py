@@ -9,7 +9,24 @@ from functools import partial
 import msgspec
 import psutil
 
-from kasmon.bench import asking, delivery, evidence, flood, focus, hosts, load, long, plans, radar, rows, startup, talk
+from kasmon.bench import (
+    asking,
+    delivery,
+    evidence,
+    flood,
+    focus,
+    hosts,
+    jails,
+    keeping,
+    load,
+    long,
+    plans,
+    radar,
+    rows,
+    runs,
+    startup,
+    talk,
+)
 from kasmon.bench.figure import Figure, table
 from kasmon.errors import KasmonError, UsageError
 
@@ -36,6 +53,12 @@ def scenes(rounds: int, seconds: float) -> dict[str, Scene]:
         "plan": plans.running,
         "plan-file": partial(plans.reading, rounds),
         "radar": partial(radar.sweeping, rounds),
+        "jail": partial(jails.ready, 3 * rounds),
+        "jails": partial(jails.many, seconds),
+        "run": partial(runs.requests, 30 * rounds),
+        "standby": partial(runs.standby, 4 * rounds),
+        "run-host": partial(runs.through_host, 20 * rounds),
+        "checkpoint": partial(keeping.keeping, rounds),
         **{f"host-{agent}": partial(hosts.host, agent, 3) for agent in ("scripted", *hosts.REAL)},
     }
 

@@ -30,6 +30,7 @@ async def test_a_new_agent_is_told_what_its_session_had_used(house: House, puppe
 async def test_the_requests_of_an_agent_that_died_are_void_at_once(house: House, puppet: Puppet, how: str) -> None:
     """The log says so itself, whatever the agent's backend still said."""
     async with house.hosting(puppet):
+        await auntil(lambda: puppet.launch is not None)
         puppet.say(asked("one", id="a"), asked("two", id="b"))
         await auntil(lambda: len(house.session().asks) == 2)
         one, two = house.session().asks
