@@ -6,12 +6,12 @@ from typing import Any
 from kasmon.commands.objects import answer
 from kasmon.commands.output import note, say, tell
 from kasmon.errors import KasmonError
-from kasmon.model.command import Mode
 from kasmon.model.session import Session
 from kasmon.model.state import SessionState
 from kasmon.paths import Places, places
 from kasmon.supervisor import sandboxes
 from kasmon.supervisor.look import look_once
+from kasmon.supervisor.orphans import orphans
 from kasmon.supervisor.plans.recover import Plight, plights, recover
 
 
@@ -33,9 +33,8 @@ def recover_all(*, dry_run: bool, wants_json: bool) -> int:
         told.append({"plan": plight.plan, "task": plight.task or None, "did": became or None, "error": problem or None})
         if not wants_json:
             say(f"{what}: {became or problem}")
-    for session in fleet.sessions:
-        if session.mode is Mode.INTERPRETER and session.state is SessionState.UNSURE:
-            failed |= _taken_up(where, session, told, dry_run=dry_run, wants_json=wants_json)
+    for session in orphans(fleet.sessions):
+        failed |= _taken_up(where, session, told, dry_run=dry_run, wants_json=wants_json)
     of_plans = {plight.session.id for plight in found if plight.session is not None}
     others = [s.name for s in fleet.sessions if s.state is SessionState.LOST and s.id not in of_plans]
     if wants_json:

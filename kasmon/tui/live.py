@@ -24,6 +24,7 @@ from kasmon.model.session import Session
 from kasmon.paths import Places
 from kasmon.store.log import START, Cursor
 from kasmon.supervisor import verb
+from kasmon.supervisor.orphans import Adopter
 from kasmon.supervisor.read import read as verb_read
 from kasmon.supervisor.watch import FleetWatch
 from kasmon.tmux.clipboard import TAKE
@@ -76,6 +77,7 @@ class LiveWorld:
         self._host = TerminalHost(places)
         self._config, self._config_text = Config(), ""
         self._caller: Caller | None = None
+        self._adopter = Adopter(places)
 
     def first(self) -> Fleet:
         """The fleet now, read at once: for the first frame, before there is a loop to block."""
@@ -92,6 +94,7 @@ class LiveWorld:
     async def changes(self) -> AsyncIterator[Fleet]:
         async for fleet in self.watch.changes():
             self._fleet = fleet
+            self._adopter.look(fleet.sessions)
             yield fleet
 
     async def boards(self) -> AsyncIterator[tuple["Board", ...]]:

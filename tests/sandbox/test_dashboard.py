@@ -1,7 +1,9 @@
 """The dashboard over a real jail: made, used, asleep, woken, looked back at, copied."""
 
 import asyncio
+import os
 import shutil
+import signal
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -9,6 +11,7 @@ from pathlib import Path
 import pytest
 from textual.pilot import Pilot
 
+from kasmon.host.alive import lock_holder
 from kasmon.model.state import SessionState
 from kasmon.paths import Places, places
 from kasmon.supervisor import sandboxes
@@ -56,7 +59,7 @@ async def until_text(pilot: Pilot[None], text: str) -> None:
     await auntil(lambda: text in text_of(pilot.app), limit_s=20, what=repr(text))
 
 
-async def test_a_sandbox_lives_on_the_dashboard_from_its_making_to_its_end(app: Kasmon) -> None:
+async def test_a_sandbox_lives_on_the_dashboard_from_its_making_to_its_end(app: Kasmon, here: Places) -> None:
     """One story, since each jail costs a second."""
     async with app.run_test(size=(140, 40), notifications=True) as pilot:
         await pilot.press("n")
@@ -95,6 +98,14 @@ async def test_a_sandbox_lives_on_the_dashboard_from_its_making_to_its_end(app: 
         await pilot.press("escape", "f", "enter")
         await until_state(app, "lab-2", SessionState.IDLE)
         await pilot.press("escape")
+
+        lab = next(each for each in app.fleet.sessions if each.name == "lab")
+        killed = await asyncio.to_thread(lock_holder, here.host_lock(lab.id))
+        assert killed is not None
+        os.kill(killed, signal.SIGKILL)
+        await auntil(lambda: lock_holder(here.host_lock(lab.id)) not in (None, killed), what="another host")
+        await until_state(app, "lab", SessionState.IDLE)
+        assert "42" == (await sandboxes.run(here, lab, "python", "print(a + 1)")).stdout.strip()
 
         before = {each.name for each in app.fleet.sessions}
         assert {"lab", "lab-2"} == before
