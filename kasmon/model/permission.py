@@ -97,7 +97,10 @@ class Closed(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def digest_of(request: Request) -> str:
-    """The SHA-256, in hex, of what a person decides on in *request*; its id, time and set-aside flag do not count."""
+    """The SHA-256, in hex, of what a person decides on in *request*.
+
+    Its id and time, that it was set aside, and how it can be answered do not count.
+    """
     import hashlib  # only here: `kasmon ls` takes no digest, and the library takes 4 ms to load
 
     decided = (

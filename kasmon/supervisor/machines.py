@@ -20,8 +20,8 @@ LINE: Final = re.compile(r"\s*(host|include)(?:\s*=\s*|\s+)(.*)", re.IGNORECASE)
 
 def used(fleet: Fleet) -> tuple[str, ...]:
     """The other machines that the sessions of *fleet* run on, or ran on, each once."""
-    agents = (session.agent for session in fleet.sessions)
-    return tuple(dict.fromkeys(machine for agent in agents if (machine := machine_of(agent))))
+    named = (machine_of(session.agent) for session in fleet.sessions)
+    return tuple(dict.fromkeys(machine for machine in named if HOST.fullmatch(machine)))
 
 
 def known(ssh: Sequence[str], fleet: Fleet) -> tuple[str, ...]:

@@ -86,7 +86,8 @@ async def test_while_it_runs_nothing_is_asked_and_who_types_meanwhile_makes_its_
     inn: Inn, link: HostLink
 ) -> None:
     await run(inn, link, *BASH)
-    receipt = await prompted(link, ME, "read line; echo got $line")
+    receipt = await prompted(link, ME, "echo rea''dy; read line; echo got $line")
+    await inn.shows(ME, "ready")
     link.tell(Keys(session=ME, data=b"mine\r"))
 
     ended = await finished(inn, receipt)

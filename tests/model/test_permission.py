@@ -38,7 +38,7 @@ def test_a_changed_request_has_another_digest(change: dict[str, Any]) -> None:
 
 def test_everything_that_a_person_decides_on_counts() -> None:
     """A field that is added to Request must be decided on here: it counts, or it is one of these."""
-    beside = {"id", "asked_at", "digest", "later", "answerable"}
+    beside = {"id", "asked_at", "digest", "later", "answerable", "takes_reason"}
     counted = {"session", "kind", "tool", "title", "input", "shown", "is_diff", "choices", "options", "option_notes"}
     counted |= {"many", "free_text", "why", "rule"}
 

@@ -117,7 +117,8 @@ def read(pid: int, name: str) -> str:
 def test_a_structured_agent_gets_its_keys_though_its_host_was_not_started_with_them(home: Home) -> None:
     (home.path / "bin").mkdir(mode=0o700)
     codex = home.path / "bin" / "codex"
-    codex.write_text('#!/bin/sh\ntr "\\0" "\\n" <"/proc/$PPID/environ" >"$HOME/hosts"\nenv >"$HOME/got"\nexit 7\n')
+    script = 'tr "\\0" "\\n" <"/proc/$PPID/environ" >"$HOME/hosts"\nenv >"$HOME/got"\nexit 7\n'
+    codex.write_text(f'#!/bin/sh\n[ "$1" = --version ] && exit\n{script}')  # that is asked by a guard, not by its host
     codex.chmod(0o700)
     around = {"PATH": f"{codex.parent}:{os.environ['PATH']}", "OPENAI_API_KEY": KEY, "ANTHROPIC_API_KEY": "another"}
 
