@@ -80,6 +80,8 @@ class House:
     def close(self) -> None:
         for lock in self.locks.values():
             lock.let_go()
+        for session in self.places.sessions.glob("*"):  # a host that somebody reached is nobody's child
+            end(lock_holder(self.places.host_lock(session.name)) or 0)
         for child in psutil.Process().children(recursive=True):
             with contextlib.suppress(psutil.Error):
                 if child.environ().get("XDG_STATE_HOME") == str(self.places.state.parent):
