@@ -55,11 +55,13 @@ test: $(READY) tmux
 	rm -f "$$told"; exit $$status
 
 # Real agents against a model server on loopback; KASMON_REQUIRE_AGENTS names those that must be there. Then what their
-# screens and they themselves were taken for: it fails where that was sure and wrong.
+# screens and they themselves were taken for: it fails where that was sure and wrong. Two at a time, since they mostly wait;
+# what fails beside another has to pass alone.
 test-agents: $(READY) tmux $(if $(KASMON_AGENT_BIN_DIR),,agents)
 	@rm -rf .cache/evidence
-	@status=0; \
-	KASMON_REQUIRE_AGENTS="$${KASMON_REQUIRE_AGENTS-claude,codex}" $(PYTHON) -m pytest -m agents -o timeout=180 tests/agents || status=$$?; \
+	@status=0; export KASMON_REQUIRE_AGENTS="$${KASMON_REQUIRE_AGENTS-claude,codex}"; \
+	$(PYTHON) -m pytest -n 2 -m agents -o timeout=180 tests/agents || \
+	$(PYTHON) -m pytest -m agents -o timeout=180 --last-failed --last-failed-no-failures=none tests/agents || status=$$?; \
 	$(PYTHON) -m tests.screens.matrix golden live || status=$$?; \
 	exit $$status
 
@@ -76,7 +78,7 @@ confusion: $(READY)
 # Real sandboxes, each of its own; one of a kind that this machine cannot make is skipped and says why, unless
 # KASMON_REQUIRE_SANDBOXES names that kind.
 test-sandboxes: $(READY) tmux jail
-	@$(PYTHON) -m pytest -m sandboxes $(SANDBOX_TESTS)
+	@$(PYTHON) -m pytest -n 3 -m sandboxes $(SANDBOX_TESTS)
 
 check: $(READY)
 	$(PYTHON) -m ruff format --check .
