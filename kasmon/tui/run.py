@@ -1,5 +1,6 @@
 """Open the dashboard on this terminal."""
 
+import os
 import sys
 
 from kasmon.paths import Places
@@ -15,6 +16,8 @@ def run(places: Places, *, agents_go_on: bool = True) -> int:
     *agents_go_on* is what it tells that person; of a demo they do not.
     """
     keep_trouble(places.own_log)
+    for name in ("COLUMNS", "LINES"):
+        os.environ.pop(name, None)  # what a shell once exported; the terminal knows its size, also when that changes
     world = LiveWorld(places)
     app = Kasmon(world.first(), world, driver_class=TapDriver)
     app.agents_go_on = agents_go_on

@@ -154,3 +154,9 @@ def test_what_a_terminal_program_prints_does_nothing_in_preview_and_focus(home: 
 
         assert [] == harm(dashboard)
         assert 0 == dashboard.quit()
+
+
+def test_the_terminal_says_its_size_and_not_what_a_shell_once_exported(home: Home) -> None:
+    with Dashboard(home, columns=130, rows=36, environment={"COLUMNS": "80", "LINES": "24"}) as dashboard:
+        dashboard.shows("n new", "q quit")
+        assert "q quit" in dashboard.screen.split("\n")[35]
