@@ -281,7 +281,9 @@ class Kasmon(App[None], inherit_bindings=False):
         before = self.desk.table.sessions()
         change = difference(self.fleet, fleet)
         self.fleet = fleet
-        told = toasts(before, change.changed) if self.has_fleet else []
+        inside = self.desk.preview.session if self.desk.focused_inside else None  # a note would lie over its question
+        others = [session for session in change.changed if inside is None or session.id != inside.id]
+        told = toasts(before, others) if self.has_fleet else []
         if self.has_fleet:
             self.calls.take(before, change)
         self.has_fleet = True

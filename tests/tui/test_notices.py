@@ -89,3 +89,19 @@ async def test_bell_and_notes_can_be_turned_off(
 
         assert bells == len(rung)
         assert notes is ("x crashed" in text_of(app))
+
+
+async def test_no_note_lies_over_the_question_of_the_session_somebody_is_in() -> None:
+    app = kasmon(fleet(working("x"), working("y")))
+    async with app.run_test(size=(120, 40), notifications=True) as pilot:
+        await settled(pilot)
+        await pilot.press("enter")
+        assert app.desk.focused_inside
+        inside = app.desk.preview.session
+        assert inside is not None
+        other = next(name for name in ("x", "y") if name != inside.name)
+        app._take(fleet(asking(str(inside.name)), asking(other)))
+        await pilot.pause()
+
+        assert f"{other} asks" in text_of(app)
+        assert f"{inside.name} asks" not in text_of(app)
