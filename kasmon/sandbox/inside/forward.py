@@ -154,7 +154,11 @@ def leave(ours: set[int]) -> None:
 def main(arguments: list[str]) -> None:
     made = relay(os.environ)
     if arguments[:1] == ["--"] and arguments[1:]:
+        left, leaves = os.pipe()
         if os.fork():
+            os.close(leaves)
+            os.read(left, 1)  # its end: the program begins when nothing of its is held any more
+            os.close(left)
             os.execvp(arguments[1], arguments[1:])
         os.setsid()  # a Ctrl-C is the program's
         leave({made.events.fileno(), *(key.fd for key in made.events.get_map().values())})
