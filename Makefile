@@ -50,7 +50,7 @@ run: $(READY) tmux
 test: $(READY) tmux
 	@status=0; pictures=; told=$$(mktemp); \
 	$(if $(SNAPSHOT_TESTS),$(PYTHON) -m pytest $(SNAPSHOT_TESTS) >"$$told" 2>&1 & pictures=$$!;) \
-	$(PYTHON) -m pytest -n 3 $(SNAPSHOT_TESTS:%=--ignore=%) || status=$$?; \
+	$(PYTHON) -m pytest -n 4 $(SNAPSHOT_TESTS:%=--ignore=%) || status=$$?; \
 	if [ -n "$$pictures" ]; then wait $$pictures || status=$$?; cat "$$told"; fi; \
 	rm -f "$$told"; exit $$status
 
@@ -61,7 +61,7 @@ test-agents: $(READY) tmux $(if $(KASMON_AGENT_BIN_DIR),,agents)
 	@rm -rf .cache/evidence
 	@status=0; export KASMON_REQUIRE_AGENTS="$${KASMON_REQUIRE_AGENTS-claude,codex}"; \
 	$(PYTHON) -m pytest -n 2 -m agents -o timeout=180 tests/agents || \
-	$(PYTHON) -m pytest -m agents -o timeout=180 --last-failed --last-failed-no-failures=none tests/agents || status=$$?; \
+	KASMON_EVIDENCE=anew $(PYTHON) -m pytest -m agents -o timeout=180 --last-failed --last-failed-no-failures=none tests/agents || status=$$?; \
 	$(PYTHON) -m tests.screens.matrix golden live || status=$$?; \
 	exit $$status
 

@@ -285,7 +285,7 @@ def test_a_failing_picture_fails_make_test_and_the_other_tests_run_all_the_same(
 
     assert 0 != clone.run("make", "test").returncode
     assert [
-        "python -P -m pytest -n 3 --ignore=tests/tui/test_pictures.py",
+        "python -P -m pytest -n 4 --ignore=tests/tui/test_pictures.py",
         "python -P -m pytest tests/tui/test_pictures.py",
     ] == sorted(clone.calls)
 

@@ -41,8 +41,8 @@ TEXTS: Final = {
     "3 KB": "go %% wait 2 %% say " + "\n".join(f"{number:03} of the text that is pasted" for number in range(95)),
     "one character": "y",
 }
-LONG: Final = "go %% wait 12 %% say too late"
-ALONE: Final = "go %% wait 13 %% say never either\n\n  in lines;"
+LONG: Final = "go %% wait 45 %% say too late"
+ALONE: Final = "go %% wait 46 %% say never either\n\n  in lines;"
 TAKEN: Final = (ReceiptState.SUBMITTED, ReceiptState.STARTED, ReceiptState.FINISHED)
 
 

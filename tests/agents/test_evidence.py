@@ -110,13 +110,13 @@ class Watched:
                 print(case, now.state, now.source, now.unsure_why, *now.signals, self.screen(), sep="\n")
 
     def _keep(self, result: dict[str, str]) -> None:
-        """Add *result* to the file of this agent; one that was wrong stays."""
+        """Add *result* to the file of this agent; one that was wrong stays, until its test has to pass again, alone."""
         file = FOUND / f"{self.agent.name}.json"
         FOUND.mkdir(parents=True, exist_ok=True)
         known = json.loads(file.read_text())["cases"] if file.exists() else []
         cases = {one["case"]: one for one in known}
         before = cases.get(result["case"])
-        if before is None or before["expected"] == before["judged"]:
+        if before is None or before["expected"] == before["judged"] or os.environ.get("KASMON_EVIDENCE") == "anew":
             cases[result["case"]] = result
         found = {"agent": self.agent.name, "version": pinned_version(self.agent.name), "cases": [*cases.values()]}
         file.write_text(json.dumps(found, indent=1))
@@ -373,7 +373,7 @@ def test_codex_at_its_limit(codex: RealAgent, stub: ModelStub, scratch: Path) ->
 
 
 def test_codex_asks_plans_and_reconnects(codex: RealAgent, stub: ModelStub, scratch: Path) -> None:
-    with watched(codex, stub, scratch, *CODEX, "-c", "model_providers.stub.stream_max_retries=5") as it:
+    with watched(codex, stub, scratch, *CODEX, "-c", "model_providers.stub.stream_max_retries=9") as it:
         it.shows("Ask Codex[^$]*GPT-5.5 default ·")
         it.is_judged("idle again", S.IDLE)
         it.press("BTab", r"Plan mode \(shift")
