@@ -16,8 +16,9 @@ from kasmon.host.secret import secrets_of
 from kasmon.host.waiting import FORGOTTEN, Waiting, has_mark
 from kasmon.model.command import Launch, ReceiptId, ReceiptState
 from kasmon.model.event import Event, Opened, ReceiptMoved, TurnStarted
+from kasmon.model.fold.fact import apply
 from kasmon.model.permission import SessionId
-from kasmon.model.session import Session, apply, created
+from kasmon.model.session import Session, created
 from kasmon.paths import Places
 from kasmon.store.log import START, Cursor, EventLog
 

@@ -7,8 +7,10 @@ import msgspec
 
 from kasmon.model.command import Mode
 from kasmon.model.event import Event, SignalSeen
+from kasmon.model.fold.fact import apply
+from kasmon.model.fold.signal import judged
 from kasmon.model.permission import AskKind
-from kasmon.model.session import Session, apply, judged
+from kasmon.model.session import Session
 from kasmon.model.state import SessionState
 
 BY_TIME: Final = "time"

@@ -11,8 +11,9 @@ from typing import NamedTuple
 
 from kasmon.errors import LogMissingError
 from kasmon.model.event import Event, SessionCreated, SessionForgotten, SessionRenamed
+from kasmon.model.fold.fact import apply
 from kasmon.model.permission import SessionId
-from kasmon.model.session import Session, apply, created
+from kasmon.model.session import Session, created
 from kasmon.paths import Places
 from kasmon.store.log import START, Cursor, EventLog
 

@@ -20,7 +20,8 @@ from typing import Final, NamedTuple
 import msgspec
 
 from kasmon.model.command import Mode
-from kasmon.model.session import HostSeen, Session, judged
+from kasmon.model.fold.signal import judged
+from kasmon.model.session import HostSeen, Session
 from kasmon.model.state import SessionState
 
 START_S: Final = 15.0

@@ -19,8 +19,8 @@ import pytest
 
 from kasmon.backends.surroundings import encoded
 from kasmon.host.wire import Start
+from kasmon.model.fold.signal import judged
 from kasmon.model.permission import SessionId
-from kasmon.model.session import judged
 from kasmon.model.state import SessionState
 from kasmon.paths import write_private
 from tests.agents.real import ROOT, RealAgent, pinned_version

@@ -28,8 +28,9 @@ from kasmon.model.event import (
     decode,
     encode,
 )
+from kasmon.model.fold.fact import apply
 from kasmon.model.permission import AskKind, Decision, Request, SessionId, digest_of
-from kasmon.model.session import Session, apply, created
+from kasmon.model.session import Session, created
 from kasmon.model.state import SessionState
 from tests.waiting import auntil
 

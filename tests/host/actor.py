@@ -12,8 +12,9 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
+from kasmon.model.fold.signal import judged
 from kasmon.model.permission import SessionId
-from kasmon.model.session import Session, judged
+from kasmon.model.session import Session
 from kasmon.model.state import SessionState
 from tests.host.inn import Inn
 from tests.screens.golden import FOLDER, load

@@ -24,8 +24,9 @@ from kasmon.host.process import Host
 from kasmon.host.wire import Do, Done
 from kasmon.model.command import Launch, Mode, Prompt, Requeue, Wish
 from kasmon.model.event import Event
+from kasmon.model.fold.fact import apply
 from kasmon.model.permission import SessionId
-from kasmon.model.session import Session, apply, created
+from kasmon.model.session import Session, created
 from kasmon.paths import Places, places, write_private
 from kasmon.store.log import EventLog
 from tests.waiting import auntil, until

@@ -8,8 +8,9 @@ import pytest
 from kasmon.host.takeover import Estate, Fate, Left, fate, strays, survey
 from kasmon.model.command import Launch, Mode
 from kasmon.model.event import LineLost, SessionEnded, SessionForgotten, SessionStarted
+from kasmon.model.fold.fact import apply
 from kasmon.model.permission import SessionId
-from kasmon.model.session import Session, apply, created
+from kasmon.model.session import Session, created
 from kasmon.paths import places, write_private
 from kasmon.store.log import EventLog
 from kasmon.tmux.facts import PaneFacts

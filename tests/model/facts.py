@@ -16,8 +16,9 @@ from kasmon.model.event import (
     TurnStarted,
     Unknown,
 )
+from kasmon.model.fold.fact import apply
 from kasmon.model.permission import AskKind, Decision, Request, RequestId, SessionId, sealed
-from kasmon.model.session import Session, apply
+from kasmon.model.session import Session
 
 ME = SessionId("abcdefgh")
 KINDS: tuple[type[Fact], ...] = get_args(Event)

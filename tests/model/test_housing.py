@@ -15,10 +15,11 @@ from kasmon.model.event import (
     TurnEnded,
     TurnStarted,
 )
+from kasmon.model.fold.fact import apply
 from kasmon.model.housing import Housing, housed, must_be_on_disk
 from kasmon.model.permission import SessionId
 from kasmon.model.sandbox import Phase, Runtime
-from kasmon.model.session import Session, apply, created
+from kasmon.model.session import Session, created
 from kasmon.model.state import SessionState
 
 ME = SessionId("abcdefgh")

@@ -13,9 +13,10 @@ from kasmon.model.event import (
     TurnEnded,
     TurnStarted,
 )
+from kasmon.model.fold.fact import apply
 from kasmon.model.permission import SessionId
 from kasmon.model.sandbox import Phase, Runtime
-from kasmon.model.session import Session, apply, created
+from kasmon.model.session import Session, created
 from kasmon.model.state import SessionState
 
 ME = SessionId("abcdefgh")

@@ -25,8 +25,12 @@ from kasmon.model.event import (
     TurnEnded,
     UsageReported,
 )
+from kasmon.model.fold.fact import apply
+from kasmon.model.fold.receipt import KEPT_RECEIPTS
+from kasmon.model.fold.request import KEPT_CLOSED
+from kasmon.model.fold.state import NEXT
 from kasmon.model.permission import AskKind, Decision, RequestId
-from kasmon.model.session import KEPT_CLOSED, KEPT_RECEIPTS, NEXT, Session, apply, created
+from kasmon.model.session import Session, created
 from kasmon.model.state import ALIVE, ATTENTION, SessionState
 from tests.model.facts import ME, asks, ended, facts, fold, receipt, started, turn
 

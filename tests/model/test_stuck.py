@@ -18,8 +18,9 @@ from kasmon.model.event import (
     TurnStarted,
     UsageReported,
 )
+from kasmon.model.fold.fact import apply
 from kasmon.model.permission import Decision, RequestId
-from kasmon.model.session import Session, apply
+from kasmon.model.session import Session
 from kasmon.model.state import SessionState
 from kasmon.model.stuck import StuckLimits, stuck
 from tests.fleets import command, session

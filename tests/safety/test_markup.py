@@ -8,7 +8,8 @@ from textual.pilot import Pilot
 
 from kasmon.errors import RefusedError
 from kasmon.model.command import Launch, Mode
-from kasmon.model.session import Session, apply, created
+from kasmon.model.fold.fact import apply
+from kasmon.model.session import Session, created
 from kasmon.model.state import SessionState
 from kasmon.tui.app import Kasmon
 from kasmon.tui.messages import CommandWanted

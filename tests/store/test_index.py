@@ -261,8 +261,9 @@ def imported(module: str) -> set[str]:
             continue
         found.add(name)
         tree = ast.parse((PACKAGE / name).read_text("utf-8"))
-        names = [node.module or "" for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)]
-        waiting += [f"{wanted.removeprefix('kasmon.').replace('.', '/')}.py" for wanted in names]
+        wanted = [node for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)]
+        names = [f"{node.module}{part}" for node in wanted for part in ("", *(f".{name.name}" for name in node.names))]
+        waiting += [f"{name.removeprefix('kasmon.').replace('.', '/')}.py" for name in names]
     return found
 
 
@@ -275,7 +276,7 @@ def test_a_change_of_the_fold_voids_the_index(
     house: House, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, changed: str
 ) -> None:
     for name in index.FOLDED_BY:
-        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(PACKAGE / name, tmp_path / name)
     assert index.FOLD == index.fold_name(tmp_path)
     written(house.places)

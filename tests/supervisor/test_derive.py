@@ -5,9 +5,10 @@ import pytest
 from kasmon.model.command import Mode
 from kasmon.model.event import Event, LineLost, RequestOpened, SandboxMoved, SessionStarted, SignalSeen, TurnStarted
 from kasmon.model.evidence import SETTLE_S
+from kasmon.model.fold.fact import apply
 from kasmon.model.permission import AskKind, Request, RequestId, SessionId
 from kasmon.model.sandbox import Phase, Runtime
-from kasmon.model.session import HostSeen, Session, apply, created
+from kasmon.model.session import HostSeen, Session, created
 from kasmon.model.state import SessionState
 from kasmon.supervisor.derive import (
     AGENT_ALIVE,

@@ -17,8 +17,9 @@ from kasmon.backends.claude.translator import Translator
 from kasmon.backends.claude.usage import Usage
 from kasmon.model.command import Launch, Mode, Prompt, Used
 from kasmon.model.event import Event
+from kasmon.model.fold.fact import apply
 from kasmon.model.permission import SessionId
-from kasmon.model.session import Session, apply, created
+from kasmon.model.session import Session, created
 
 FOLDER = Path(__file__).parent / "recorded"
 NOTHING = Used()
