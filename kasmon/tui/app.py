@@ -22,6 +22,7 @@ from kasmon.clean import clean_line
 from kasmon.model.command import Answer, Mode, Prompt, Requeue, Run
 from kasmon.model.fleet import Fleet
 from kasmon.model.permission import SessionId
+from kasmon.tui.action import Where
 from kasmon.tui.bars import is_offered, offers
 from kasmon.tui.board import Board
 from kasmon.tui.calls import Calls
@@ -33,7 +34,7 @@ from kasmon.tui.focus import FocusView
 from kasmon.tui.hygiene import keep_clean
 from kasmon.tui.inbox import Inbox
 from kasmon.tui.inside import Inside
-from kasmon.tui.keys import ACTIONS, ROWS, Keys, Where
+from kasmon.tui.keys import ACTIONS, ROWS, Keys
 from kasmon.tui.look import Look, news, session_label, state_name
 from kasmon.tui.messages import (
     ActionWanted,
@@ -68,6 +69,7 @@ LATER_IMPORTS: Final = (
     "textual.widgets._text_area",
     "textual.widgets._input",
     "kasmon.tui.dialogs",
+    "kasmon.tui.new_session",
     "kasmon.tui.ask_screen",
     "kasmon.tui.inbox_screen",
     "kasmon.tui.wave_screen",

@@ -10,11 +10,13 @@ from kasmon.model.command import Mode
 from kasmon.model.permission import AskKind, Decision, Request
 from kasmon.model.rule import Scope
 from kasmon.model.session import Session
+from kasmon.tui.action import Where
 from kasmon.tui.ask_alike import Entry
 from kasmon.tui.ask_pick import Picks, row_count
 from kasmon.tui.ask_reach import THIS_SESSION, Reach
 from kasmon.tui.ask_text import Sheet
-from kasmon.tui.keys import ACTIONS, Keys, Where, shown_key
+from kasmon.tui.key import shown_key
+from kasmon.tui.keys import ACTIONS, Keys
 from kasmon.tui.lines import DrawnLine
 from kasmon.tui.look import KIND_WORDS, Look, Span, age, mode_word, session_label, wave_place
 from kasmon.tui.meter import can

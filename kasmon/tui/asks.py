@@ -14,6 +14,7 @@ from textual.message import Message
 from kasmon.model.alike import alike
 from kasmon.model.permission import Decision, Request, RequestId
 from kasmon.tui import ask_alike
+from kasmon.tui.action import Where
 from kasmon.tui.ask_answer import AskVoice
 from kasmon.tui.ask_closed import how_it_closed
 from kasmon.tui.ask_face import Room
@@ -22,7 +23,7 @@ from kasmon.tui.ask_text import sheet
 from kasmon.tui.ask_words import CHOOSING, CardState, Doing
 from kasmon.tui.asking import Asked, place_in, turn
 from kasmon.tui.clock import Clock
-from kasmon.tui.keys import Keys, Where
+from kasmon.tui.keys import Keys
 from kasmon.tui.look import Look
 from kasmon.tui.messages import ActionWanted, CardLeft, SessionOpened
 

@@ -14,8 +14,8 @@ from kasmon.model.command import Mode
 from kasmon.model.fleet import Totals
 from kasmon.model.session import Session
 from kasmon.model.state import ALIVE, ATTENTION, SessionState
+from kasmon.tui.action import Action, Offered
 from kasmon.tui.confined import can_sleep
-from kasmon.tui.keys import Action, Offered
 from kasmon.tui.look import Look, Span, count, money, width_of
 from kasmon.tui.messages import ActionWanted, StateClicked
 from kasmon.tui.meter import can

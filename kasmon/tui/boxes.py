@@ -1,6 +1,9 @@
 """Boxes that people write in, which act on each key before they take the next; see `typed.act`."""
 
+from collections.abc import Sequence
+
 from textual import events
+from textual.suggester import SuggestFromList
 from textual.widgets import Input, TextArea
 
 from kasmon.tui.typed import act
@@ -18,3 +21,15 @@ class EditBox(TextArea):
 
     async def _on_key(self, event: events.Key) -> None:
         await act(self, event)
+
+
+class Line(LineBox):
+    """One line to write."""
+
+    def __init__(self, text: str = "", placeholder: str = "", *, id: str | None = None) -> None:  # noqa: A002 - Textual's name
+        super().__init__(text, placeholder=placeholder, id=id, compact=True)
+        self.cursor_blink = False
+
+    def complete(self, words: Sequence[str], placeholder: str) -> None:
+        """Complete what is written by one of *words*; say *placeholder* while nothing is."""
+        self.suggester, self.placeholder = SuggestFromList(words), placeholder

@@ -7,7 +7,8 @@ from textual.content import Content
 
 from kasmon.model.permission import SessionId
 from kasmon.model.sandbox import INTERPRETERS, Interpreter
-from kasmon.tui.keys import Keys, Where
+from kasmon.tui.action import Where
+from kasmon.tui.keys import Keys
 from kasmon.tui.messages import ActionWanted, CodeEntered
 from kasmon.tui.prompt import PromptBox
 

@@ -20,7 +20,7 @@ from kasmon.tui.selected import SelectedDeeds
 if TYPE_CHECKING:
     from kasmon.tui.adopting import Adopting
     from kasmon.tui.app import Kasmon
-    from kasmon.tui.dialogs import NewSession
+    from kasmon.tui.new_session import NewSession
 
 
 class Deeds(SelectedDeeds, ReadingDeeds, SandboxDeeds):
@@ -79,7 +79,7 @@ class Deeds(SelectedDeeds, ReadingDeeds, SandboxDeeds):
 
     def new(self) -> None:
         """The dialog is there at once, for the keys that follow; its agents come when they are known."""
-        from kasmon.tui.dialogs import NewSession
+        from kasmon.tui.new_session import NewSession
 
         app = self.app
         names = [session.name for session in app.fleet.sessions]

@@ -10,7 +10,8 @@ from textual.containers import Container
 from kasmon.clean import clean_line
 from kasmon.model.changes import NARROW, FileChange, beside, unified
 from kasmon.model.text import Line
-from kasmon.tui.keys import Keys, Where
+from kasmon.tui.action import Where
+from kasmon.tui.keys import Keys
 from kasmon.tui.lines import DrawnLine, Lines
 from kasmon.tui.look import Look, Span
 from kasmon.tui.messages import ActionWanted

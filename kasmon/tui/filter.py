@@ -7,8 +7,9 @@ from textual.app import ComposeResult
 from textual.containers import Horizontal
 
 from kasmon.clean import clean_line
+from kasmon.tui.action import Where
 from kasmon.tui.bars import LineWidget
-from kasmon.tui.keys import Keys, Where
+from kasmon.tui.keys import Keys
 from kasmon.tui.look import Look, Span
 from kasmon.tui.messages import ActionWanted, FilterChanged, FilterLeft
 

@@ -4,7 +4,8 @@ from collections.abc import Sequence
 
 from kasmon.model.glyph import GLYPHS
 from kasmon.model.text import BLANK, Line, Span, Token, cells, fitted
-from kasmon.tui.keys import ACTIONS, Group, Keys, Where
+from kasmon.tui.action import Group, Where
+from kasmon.tui.keys import ACTIONS, Keys
 from kasmon.tui.look import Look
 
 MEANINGS = {

@@ -10,6 +10,7 @@ from textual.app import ComposeResult
 from textual.containers import Container
 
 from kasmon.model.permission import Request, RequestId, SessionId
+from kasmon.tui.action import Action, Where
 from kasmon.tui.ask_words import CardState
 from kasmon.tui.asking import Asked
 from kasmon.tui.asks import AskCard
@@ -20,7 +21,7 @@ from kasmon.tui.inbox_marks import Marks, like, settled, stepped, still, toggled
 from kasmon.tui.inbox_room import is_beside, list_columns, list_rows, room
 from kasmon.tui.inbox_rows import Rows
 from kasmon.tui.inbox_words import NOT_YET, NOTHING, bar, head_line
-from kasmon.tui.keys import ROWS, Action, Keys, Where
+from kasmon.tui.keys import ROWS, Keys
 from kasmon.tui.lines import Lines
 from kasmon.tui.look import Look
 from kasmon.tui.messages import ActionWanted, CardLeft, InboxLeft

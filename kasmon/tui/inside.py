@@ -15,10 +15,11 @@ from kasmon.model.permission import SessionId
 from kasmon.model.session import Session
 from kasmon.model.state import ALIVE
 from kasmon.tmux.greeting import greeted
+from kasmon.tui.action import Where
 from kasmon.tui.feed import Transcripts
 from kasmon.tui.focus import FocusView
 from kasmon.tui.keyboard import CTRL_BRACKET, LeaveKey
-from kasmon.tui.keys import DETACHES, Where
+from kasmon.tui.keys import DETACHES
 from kasmon.tui.lines import Lines
 from kasmon.tui.look import Look, session_label
 from kasmon.tui.world import Facts, Tell, Wanted

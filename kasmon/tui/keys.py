@@ -4,95 +4,15 @@ Help, the line of keys at the bottom, the palette and the bindings all come from
 the keys of its row (`[keys] next = "tab"`). To add a key: a row in here and an `action_...` method of its id.
 """
 
-import re
-import unicodedata
 from collections.abc import Iterable, Mapping
-from enum import Enum, StrEnum, auto
 from typing import Final
 
 import msgspec
 
 from kasmon.config.file import line_of
 from kasmon.errors import ConfigError
-
-
-class Where(StrEnum):
-    """What must have the keyboard for a key to count."""
-
-    LIST = "in the list"
-    FILTER = "in the filter"
-    CARD = "on a request"
-    INBOX = "in the list of requests"
-    BOARD = "on the wave board"
-    PROMPT = "in the prompt box"
-    CODE = "in a box for code"
-    SANDBOX = "on a sandbox"
-    READING = "while reading"
-    TEXT = "while reading a terminal"
-    FIND = "while searching"
-    QUEUE = "on queued prompts"
-    TERMINAL = "in a terminal"
-    EVERYWHERE = "everywhere"
-
-
-class Group(StrEnum):
-    """The headings of the help."""
-
-    MOVE = "Move"
-    SESSION = "This session"
-    SANDBOX = "Its sandbox"
-    FLEET = "All sessions"
-    VIEW = "View"
-    REQUEST = "A request"
-    BOARD = "The wave board"
-    INSIDE = "Inside a session"
-    READING = "Reading what it said"
-    QUEUE = "Prompts that wait"
-    KASMON = "kasmon"
-
-
-class Offered(Enum):
-    """When the line at the bottom offers an action."""
-
-    NEVER = auto()
-    ALWAYS = auto()
-    SOMEWHERE = auto()
-    """While there is a session, or a heading, to do it to."""
-    RUNNING = auto()
-    """To a session whose agent runs."""
-    ENDED = auto()
-    """To one whose agent does not."""
-    LIVE_TERMINAL = auto()
-    """To one that runs in a terminal."""
-    INTERRUPTIBLE = auto()
-    """To one whose agent can be interrupted."""
-    QUEUED = auto()
-    """To one for whom prompts wait."""
-    AWAKE = auto()
-    """To one whose sandbox can be put to sleep."""
-    ASLEEP = auto()
-    """To one whose sandbox sleeps."""
-    KEEPING = auto()
-    """To one of whose sandbox checkpoints are kept."""
-    SANDBOXED = auto()
-    """To one that has a sandbox."""
-
-
-class Action(msgspec.Struct, frozen=True):
-    """One thing that can be done by a key."""
-
-    id: str
-    keys: tuple[str, ...]
-    label: str
-    """One or two words, for the line at the bottom and the palette."""
-    help: str
-    where: Where
-    group: Group
-    offered: Offered = Offered.NEVER
-    """Whether it stands in the line at the bottom, which ends with the last two that do."""
-    palette: bool = True
-    """Whether the palette offers it."""
-
+from kasmon.tui.action import Action, Group, Offered, Where
+from kasmon.tui.key import is_key, shown_key, textual_key, writes
 
 _LIST, _CARD, _ALL, _BOX, _FILTER = Where.LIST, Where.CARD, Where.EVERYWHERE, Where.PROMPT, Where.FILTER
 _READ, _FIND, _QUEUE, _INBOX, _TEXT = Where.READING, Where.FIND, Where.QUEUE, Where.INBOX, Where.TEXT
@@ -128,13 +48,7 @@ ACTIONS: Final = (
         Offered.LIVE_TERMINAL,
     ),
     Action(
-        "freeze",
-        ("z",),
-        "freeze",
-        "Put its sandbox to sleep; its memory is held",
-        _LIST,
-        Group.SANDBOX,
-        Offered.AWAKE,
+        "freeze", ("z",), "freeze", "Put its sandbox to sleep; its memory is held", _LIST, Group.SANDBOX, Offered.AWAKE
     ),
     Action("wake", ("u",), "resume", "Let its sandbox go on", _LIST, Group.SANDBOX, Offered.ASLEEP),
     Action("keep", ("s",), "checkpoint", "Keep its sandbox as it is now", _LIST, Group.SANDBOX, Offered.KEEPING),
@@ -149,10 +63,10 @@ ACTIONS: Final = (
         Offered.SANDBOXED,
     ),
     Action("freeze_all", ("Z",), "freeze all", "Put every sandbox to sleep; asks first", _LIST, Group.SANDBOX),
-    Action("box_down", ("j", "down"), "down", "The entry below", _SANDBOX, Group.SANDBOX, palette=False),
-    Action("box_up", ("k", "up"), "up", "The entry above", _SANDBOX, Group.SANDBOX, palette=False),
-    Action("box_top", ("g", "home"), "newest", "The newest entry", _SANDBOX, Group.SANDBOX, palette=False),
-    Action("box_bottom", ("G", "end"), "oldest", "The oldest entry", _SANDBOX, Group.SANDBOX, palette=False),
+    Action("box_down", ("j", "down"), "down", "The entry below", _SANDBOX, Group.SANDBOX),
+    Action("box_up", ("k", "up"), "up", "The entry above", _SANDBOX, Group.SANDBOX),
+    Action("box_top", ("g", "home"), "newest", "The newest entry", _SANDBOX, Group.SANDBOX),
+    Action("box_bottom", ("G", "end"), "oldest", "The oldest entry", _SANDBOX, Group.SANDBOX),
     Action(
         "box_read_on",
         ("space", "pagedown", "ctrl+d"),
@@ -160,42 +74,17 @@ ACTIONS: Final = (
         "A page on in what is told of it",
         _SANDBOX,
         Group.SANDBOX,
-        palette=False,
     ),
-    Action("box_read_back", ("pageup", "ctrl+u"), "read back", "A page back", _SANDBOX, Group.SANDBOX, palette=False),
-    Action("box_diff", ("D", "enter"), "diff", "What this turn changed", _SANDBOX, Group.SANDBOX, palette=False),
-    Action(
-        "box_restore",
-        ("r",),
-        "restore",
-        "Back to this checkpoint; asks first",
-        _SANDBOX,
-        Group.SANDBOX,
-        palette=False,
-    ),
-    Action("box_fork", ("f",), "fork", "Another sandbox that begins there", _SANDBOX, Group.SANDBOX, palette=False),
-    Action(
-        "box_replay",
-        ("p",),
-        "replay",
-        "Run in a new sandbox all that ran until there",
-        _SANDBOX,
-        Group.SANDBOX,
-        palette=False,
-    ),
-    Action(
-        "box_allow",
-        ("a",),
-        "allow",
-        "Let it reach the host that was refused; asks first",
-        _SANDBOX,
-        Group.SANDBOX,
-        palette=False,
-    ),
-    Action("box_keep", ("s",), "checkpoint", "Keep it as it is now", _SANDBOX, Group.SANDBOX, palette=False),
-    Action("box_freeze", ("z",), "freeze", "Put it to sleep", _SANDBOX, Group.SANDBOX, palette=False),
-    Action("box_wake", ("u",), "resume", "Let it go on", _SANDBOX, Group.SANDBOX, palette=False),
-    Action("leave_box", ("escape", "q"), "leave", "Back to the list", _SANDBOX, Group.SANDBOX, palette=False),
+    Action("box_read_back", ("pageup", "ctrl+u"), "read back", "A page back", _SANDBOX, Group.SANDBOX),
+    Action("box_diff", ("D", "enter"), "diff", "What this turn changed", _SANDBOX, Group.SANDBOX),
+    Action("box_restore", ("r",), "restore", "Back to this checkpoint; asks first", _SANDBOX, Group.SANDBOX),
+    Action("box_fork", ("f",), "fork", "Another sandbox that begins there", _SANDBOX, Group.SANDBOX),
+    Action("box_replay", ("p",), "replay", "Run in a new sandbox all that ran until there", _SANDBOX, Group.SANDBOX),
+    Action("box_allow", ("a",), "allow", "Let it reach the host that was refused; asks first", _SANDBOX, Group.SANDBOX),
+    Action("box_keep", ("s",), "checkpoint", "Keep it as it is now", _SANDBOX, Group.SANDBOX),
+    Action("box_freeze", ("z",), "freeze", "Put it to sleep", _SANDBOX, Group.SANDBOX),
+    Action("box_wake", ("u",), "resume", "Let it go on", _SANDBOX, Group.SANDBOX),
+    Action("leave_box", ("escape", "q"), "leave", "Back to the list", _SANDBOX, Group.SANDBOX),
     Action("restart", ("R",), "restart", "Start an ended session again", _LIST, Group.SESSION, Offered.ENDED),
     Action("move", ("V",), "move", "Go on in a terminal, or structured; asks first", _LIST, Group.SESSION),
     Action("explain", (), "explain", "Why it is in its state: who says what, its last changes", _LIST, Group.SESSION),
@@ -207,8 +96,8 @@ ACTIONS: Final = (
         "filter", ("/",), "filter", "By words, state:asking, wave:2, sandbox:jail", _LIST, Group.VIEW, Offered.ALWAYS
     ),
     Action("show_all", ("escape",), "show all", "Without the filter again", _LIST, Group.VIEW),
-    Action("filter_keep", ("enter", "down", "up"), "keep", "Keep it", _FILTER, Group.VIEW, Offered.ALWAYS, False),
-    Action("filter_drop", ("escape",), "show all", "Show all again", _FILTER, Group.VIEW, Offered.ALWAYS, False),
+    Action("filter_keep", ("enter", "down", "up"), "keep", "Keep it", _FILTER, Group.VIEW, Offered.ALWAYS),
+    Action("filter_drop", ("escape",), "show all", "Show all again", _FILTER, Group.VIEW, Offered.ALWAYS),
     Action("sort", ("S",), "sort", "Next order: attention, name, agent, since, cost, wave", _LIST, Group.VIEW),
     Action("waves", ("W",), "waves", "Group by wave, or not", _LIST, Group.VIEW),
     Action(
@@ -225,75 +114,59 @@ ACTIONS: Final = (
     Action("pin", ("p",), "pin", "Keep this session in the preview", _LIST, Group.VIEW),
     Action("preview_up", ("shift+pageup",), "preview up", "Scroll the preview up", _LIST, Group.VIEW, palette=False),
     Action("preview_down", ("shift+pagedown",), "preview down", "Scroll it down", _LIST, Group.VIEW, palette=False),
-    Action("allow_once", ("a",), "once", "Allow it, this once", _CARD, Group.REQUEST, palette=False),
+    Action("allow_once", ("a",), "once", "Allow it, this once", _CARD, Group.REQUEST),
+    Action("allow_always", ("A",), "always", "Allow it from now on, by the rule shown", _CARD, Group.REQUEST),
+    Action("deny", ("d",), "deny", "Deny it, with a reason", _CARD, Group.REQUEST),
+    Action("deny_always", ("D",), "never", "Deny it from now on, by the rule shown", _CARD, Group.REQUEST),
+    Action("deny_and_end", ("c",), "end the turn", "Deny it, and end the turn", _CARD, Group.REQUEST),
+    Action("reach", ("s",), "how far", "How far always and never reach", _CARD, Group.REQUEST),
+    Action("own_words", ("o",), "own words", "Answer in your own words", _CARD, Group.REQUEST),
+    Action("together", ("T",), "together", "Answer requests alike together", _CARD, Group.REQUEST),
+    Action("edit", ("e",), "edit", "Change what it would do, then allow that", _CARD, Group.REQUEST),
+    Action("later", ("z",), "later", "Set it aside; the agent waits on", _CARD, Group.REQUEST),
+    Action("request_back", ("left",), "earlier", "The request before", _CARD, Group.REQUEST),
+    Action("request_on", ("right",), "further", "The request after", _CARD, Group.REQUEST),
+    Action("read_on", ("space", "pagedown", "ctrl+d"), "read on", "A page of it on", _CARD, Group.REQUEST),
+    Action("read_back", ("pageup", "ctrl+u"), "read back", "A page back", _CARD, Group.REQUEST),
+    Action("line_on", ("j", "down"), "line on", "A line on", _CARD, Group.REQUEST),
+    Action("line_back", ("k", "up"), "line back", "A line back", _CARD, Group.REQUEST),
+    Action("read_top", ("home",), "to its top", "To its beginning", _CARD, Group.REQUEST),
+    Action("read_end", ("end",), "to its end", "To its end", _CARD, Group.REQUEST),
+    Action("close", ("escape",), "not now", "Close the card; nothing is answered", _CARD, Group.REQUEST),
+    Action("inbox_down", ("j", "down"), "down", "The request below", _INBOX, Group.REQUEST),
+    Action("inbox_up", ("k", "up"), "up", "The request above", _INBOX, Group.REQUEST),
+    Action("inbox_top", ("g",), "top", "The first request", _INBOX, Group.REQUEST),
+    Action("inbox_bottom", ("G",), "bottom", "The last request", _INBOX, Group.REQUEST),
+    Action("mark", ("space",), "mark", "Mark it, to answer several together", _INBOX, Group.REQUEST),
+    Action("to_request", ("tab",), "request", "Its keys, or the list's", _INBOX, Group.REQUEST),
+    Action("leave_inbox", ("escape", "q"), "leave", "Back; nothing is answered", _INBOX, Group.REQUEST),
+    Action("task_down", ("j", "down"), "down", "The task below", _BOARD, Group.BOARD),
+    Action("task_up", ("k", "up"), "up", "The task above", _BOARD, Group.BOARD),
+    Action("wave_back", ("h", "left"), "wave before", "The wave before", _BOARD, Group.BOARD),
+    Action("wave_on", ("l", "right"), "wave after", "The wave after", _BOARD, Group.BOARD),
+    Action("task_top", ("g", "home"), "first", "The first task", _BOARD, Group.BOARD),
+    Action("task_bottom", ("G", "end"), "last", "The last task", _BOARD, Group.BOARD),
+    Action("board_down", ("pagedown", "ctrl+d"), "page down", "A page down", _BOARD, Group.BOARD),
+    Action("board_up", ("pageup", "ctrl+u"), "page up", "A page up", _BOARD, Group.BOARD),
+    Action("task_next", ("w",), "next", "The next task that needs you", _BOARD, Group.BOARD),
+    Action("task_open", ("enter",), "open", "Go into its session", _BOARD, Group.BOARD),
     Action(
-        "allow_always", ("A",), "always", "Allow it from now on, by the rule shown", _CARD, Group.REQUEST, palette=False
+        "task_read", ("space",), "details", "All about the task: what it is told, why it failed", _BOARD, Group.BOARD
     ),
-    Action("deny", ("d",), "deny", "Deny it, with a reason", _CARD, Group.REQUEST, palette=False),
-    Action(
-        "deny_always", ("D",), "never", "Deny it from now on, by the rule shown", _CARD, Group.REQUEST, palette=False
-    ),
-    Action("deny_and_end", ("c",), "end the turn", "Deny it, and end the turn", _CARD, Group.REQUEST, palette=False),
-    Action("reach", ("s",), "how far", "How far always and never reach", _CARD, Group.REQUEST, palette=False),
-    Action("own_words", ("o",), "own words", "Answer in your own words", _CARD, Group.REQUEST, palette=False),
-    Action("together", ("T",), "together", "Answer requests alike together", _CARD, Group.REQUEST, palette=False),
-    Action("edit", ("e",), "edit", "Change what it would do, then allow that", _CARD, Group.REQUEST, palette=False),
-    Action("later", ("z",), "later", "Set it aside; the agent waits on", _CARD, Group.REQUEST, palette=False),
-    Action("request_back", ("left",), "earlier", "The request before", _CARD, Group.REQUEST, palette=False),
-    Action("request_on", ("right",), "further", "The request after", _CARD, Group.REQUEST, palette=False),
-    Action(
-        "read_on", ("space", "pagedown", "ctrl+d"), "read on", "A page of it on", _CARD, Group.REQUEST, palette=False
-    ),
-    Action("read_back", ("pageup", "ctrl+u"), "read back", "A page back", _CARD, Group.REQUEST, palette=False),
-    Action("line_on", ("j", "down"), "line on", "A line on", _CARD, Group.REQUEST, palette=False),
-    Action("line_back", ("k", "up"), "line back", "A line back", _CARD, Group.REQUEST, palette=False),
-    Action("read_top", ("home",), "to its top", "To its beginning", _CARD, Group.REQUEST, palette=False),
-    Action("read_end", ("end",), "to its end", "To its end", _CARD, Group.REQUEST, palette=False),
-    Action("close", ("escape",), "not now", "Close the card; nothing is answered", _CARD, Group.REQUEST, palette=False),
-    Action("inbox_down", ("j", "down"), "down", "The request below", _INBOX, Group.REQUEST, palette=False),
-    Action("inbox_up", ("k", "up"), "up", "The request above", _INBOX, Group.REQUEST, palette=False),
-    Action("inbox_top", ("g",), "top", "The first request", _INBOX, Group.REQUEST, palette=False),
-    Action("inbox_bottom", ("G",), "bottom", "The last request", _INBOX, Group.REQUEST, palette=False),
-    Action("mark", ("space",), "mark", "Mark it, to answer several together", _INBOX, Group.REQUEST, palette=False),
-    Action("to_request", ("tab",), "request", "Its keys, or the list's", _INBOX, Group.REQUEST, palette=False),
-    Action("leave_inbox", ("escape", "q"), "leave", "Back; nothing is answered", _INBOX, Group.REQUEST, palette=False),
-    Action("task_down", ("j", "down"), "down", "The task below", _BOARD, Group.BOARD, palette=False),
-    Action("task_up", ("k", "up"), "up", "The task above", _BOARD, Group.BOARD, palette=False),
-    Action("wave_back", ("h", "left"), "wave before", "The wave before", _BOARD, Group.BOARD, palette=False),
-    Action("wave_on", ("l", "right"), "wave after", "The wave after", _BOARD, Group.BOARD, palette=False),
-    Action("task_top", ("g", "home"), "first", "The first task", _BOARD, Group.BOARD, palette=False),
-    Action("task_bottom", ("G", "end"), "last", "The last task", _BOARD, Group.BOARD, palette=False),
-    Action("board_down", ("pagedown", "ctrl+d"), "page down", "A page down", _BOARD, Group.BOARD, palette=False),
-    Action("board_up", ("pageup", "ctrl+u"), "page up", "A page up", _BOARD, Group.BOARD, palette=False),
-    Action("task_next", ("w",), "next", "The next task that needs you", _BOARD, Group.BOARD, palette=False),
-    Action("task_open", ("enter",), "open", "Go into its session", _BOARD, Group.BOARD, palette=False),
-    Action(
-        "task_read",
-        ("space",),
-        "details",
-        "All about the task: what it is told, why it failed",
-        _BOARD,
-        Group.BOARD,
-        palette=False,
-    ),
-    Action("task_diff", ("D",), "diff", "What it changed", _BOARD, Group.BOARD, palette=False),
-    Action("plan_advance", ("A",), "begin next wave", "Let the next wave begin", _BOARD, Group.BOARD, palette=False),
-    Action(
-        "task_accept", ("a",), "accept", "Take a task that is called done for done", _BOARD, Group.BOARD, palette=False
-    ),
-    Action("task_retry", ("r",), "retry", "Do the task once more", _BOARD, Group.BOARD, palette=False),
-    Action("task_replace", ("R",), "replace", "Once more, by another agent", _BOARD, Group.BOARD, palette=False),
-    Action("task_skip", ("s",), "skip", "Leave the task out; asks first", _BOARD, Group.BOARD, palette=False),
-    Action("plan_pause", ("p",), "pause", "Begin no further task, or go on", _BOARD, Group.BOARD, palette=False),
-    Action("plan_edit", ("e",), "edit", "How its file differs, to take that over", _BOARD, Group.BOARD, palette=False),
-    Action("plan_abort", ("X",), "abort", "Give the plan up; asks first", _BOARD, Group.BOARD, palette=False),
-    Action("plan_on", ("]", "tab"), "next plan", "The plan after", _BOARD, Group.BOARD, palette=False),
-    Action("plan_back", ("[", "shift+tab"), "plan before", "The plan before", _BOARD, Group.BOARD, palette=False),
-    Action("leave_board", ("escape", "q"), "leave", "Back to the list", _BOARD, Group.BOARD, palette=False),
-    Action(
-        "leave_focus", ("ctrl+]",), "leave", "Back to the list", Where.TERMINAL, Group.INSIDE, Offered.ALWAYS, False
-    ),
-    Action("run_code", ("enter",), "run", "Run the code", _CODE, Group.INSIDE, Offered.ALWAYS, False),
+    Action("task_diff", ("D",), "diff", "What it changed", _BOARD, Group.BOARD),
+    Action("plan_advance", ("A",), "begin next wave", "Let the next wave begin", _BOARD, Group.BOARD),
+    Action("task_accept", ("a",), "accept", "Take a task that is called done for done", _BOARD, Group.BOARD),
+    Action("task_retry", ("r",), "retry", "Do the task once more", _BOARD, Group.BOARD),
+    Action("task_replace", ("R",), "replace", "Once more, by another agent", _BOARD, Group.BOARD),
+    Action("task_skip", ("s",), "skip", "Leave the task out; asks first", _BOARD, Group.BOARD),
+    Action("plan_pause", ("p",), "pause", "Begin no further task, or go on", _BOARD, Group.BOARD),
+    Action("plan_edit", ("e",), "edit", "How its file differs, to take that over", _BOARD, Group.BOARD),
+    Action("plan_abort", ("X",), "abort", "Give the plan up; asks first", _BOARD, Group.BOARD),
+    Action("plan_on", ("]", "tab"), "next plan", "The plan after", _BOARD, Group.BOARD),
+    Action("plan_back", ("[", "shift+tab"), "plan before", "The plan before", _BOARD, Group.BOARD),
+    Action("leave_board", ("escape", "q"), "leave", "Back to the list", _BOARD, Group.BOARD),
+    Action("leave_focus", ("ctrl+]",), "leave", "Back to the list", Where.TERMINAL, Group.INSIDE, Offered.ALWAYS),
+    Action("run_code", ("enter",), "run", "Run the code", _CODE, Group.INSIDE, Offered.ALWAYS),
     Action(
         "interpreter",
         ("tab",),
@@ -302,12 +175,9 @@ ACTIONS: Final = (
         _CODE,
         Group.INSIDE,
         Offered.ALWAYS,
-        False,
     ),
-    Action(
-        "read_run", ("shift+tab",), "read", "Read what ran, and search it", _CODE, Group.INSIDE, Offered.ALWAYS, False
-    ),
-    Action("submit", ("enter",), "send", "Send the prompt", _BOX, Group.INSIDE, Offered.ALWAYS, False),
+    Action("read_run", ("shift+tab",), "read", "Read what ran, and search it", _CODE, Group.INSIDE, Offered.ALWAYS),
+    Action("submit", ("enter",), "send", "Send the prompt", _BOX, Group.INSIDE, Offered.ALWAYS),
     Action(
         "newline",
         ("ctrl+j", "alt+enter", "shift+enter"),
@@ -316,134 +186,56 @@ ACTIONS: Final = (
         _BOX,
         Group.INSIDE,
         Offered.ALWAYS,
-        False,
     ),
-    Action("submit_later", ("alt+q",), "queue", "Send it once the turn has ended", _BOX, Group.INSIDE, palette=False),
+    Action("submit_later", ("alt+q",), "queue", "Send it once the turn has ended", _BOX, Group.INSIDE),
+    Action("break_off", ("ctrl+c",), "interrupt", "End the turn that runs", _BOX, Group.INSIDE, Offered.INTERRUPTIBLE),
+    Action("history_back", ("up",), "before", "The prompt before, on the first line", _BOX, Group.INSIDE),
+    Action("history_on", ("down",), "after", "The prompt after, on the last line", _BOX, Group.INSIDE),
+    Action("read", ("tab",), "read", "Read and search what it said", _BOX, Group.INSIDE, Offered.ALWAYS),
+    Action("queue", ("shift+tab",), "queue", "Change what waits", _BOX, Group.INSIDE, Offered.QUEUED),
+    Action("read_up", ("pageup",), "scroll up", "Scroll up", _BOX, Group.INSIDE),
+    Action("read_down", ("pagedown",), "scroll down", "Scroll down", _BOX, Group.INSIDE),
+    Action("leave_prompt", ("escape",), "leave", "Back to the list", _BOX, Group.INSIDE, Offered.ALWAYS),
+    Action("read_line_down", ("j", "down"), "down", "A line down", _READ, Group.READING),
+    Action("read_line_up", ("k", "up"), "up", "A line up", _READ, Group.READING),
+    Action("read_page_down", ("pagedown", "ctrl+d", "space"), "page down", "A page down", _READ, Group.READING),
+    Action("read_page_up", ("pageup", "ctrl+u", "b"), "page up", "A page up", _READ, Group.READING),
+    Action("read_to_top", ("g", "home"), "top", "To its beginning", _READ, Group.READING),
+    Action("read_to_end", ("G", "end"), "end", "To its end", _READ, Group.READING),
+    Action("turn_back", ("[",), "turn before", "The turn before", _READ, Group.READING, Offered.ALWAYS),
+    Action("turn_on", ("]",), "turn after", "The turn after", _READ, Group.READING, Offered.ALWAYS),
+    Action("find", ("/",), "search", "Search, upwards from here", _READ, Group.READING, Offered.ALWAYS),
+    Action("find_on", ("n",), "further up", "The next place further up", _READ, Group.READING, Offered.ALWAYS),
+    Action("find_back", ("N",), "back down", "The next place down", _READ, Group.READING),
     Action(
-        "break_off",
-        ("ctrl+c",),
-        "interrupt",
-        "End the turn that runs",
-        _BOX,
-        Group.INSIDE,
-        Offered.INTERRUPTIBLE,
-        False,
+        "toggle", ("enter",), "unfold", "Show what is folded here, or fold it", _READ, Group.READING, Offered.ALWAYS
     ),
-    Action(
-        "history_back", ("up",), "before", "The prompt before, on the first line", _BOX, Group.INSIDE, palette=False
-    ),
-    Action("history_on", ("down",), "after", "The prompt after, on the last line", _BOX, Group.INSIDE, palette=False),
-    Action("read", ("tab",), "read", "Read and search what it said", _BOX, Group.INSIDE, Offered.ALWAYS, False),
-    Action("queue", ("shift+tab",), "queue", "Change what waits", _BOX, Group.INSIDE, Offered.QUEUED, False),
-    Action("read_up", ("pageup",), "scroll up", "Scroll up", _BOX, Group.INSIDE, palette=False),
-    Action("read_down", ("pagedown",), "scroll down", "Scroll down", _BOX, Group.INSIDE, palette=False),
-    Action("leave_prompt", ("escape",), "leave", "Back to the list", _BOX, Group.INSIDE, Offered.ALWAYS, False),
-    Action("read_line_down", ("j", "down"), "down", "A line down", _READ, Group.READING, palette=False),
-    Action("read_line_up", ("k", "up"), "up", "A line up", _READ, Group.READING, palette=False),
-    Action(
-        "read_page_down",
-        ("pagedown", "ctrl+d", "space"),
-        "page down",
-        "A page down",
-        _READ,
-        Group.READING,
-        palette=False,
-    ),
-    Action("read_page_up", ("pageup", "ctrl+u", "b"), "page up", "A page up", _READ, Group.READING, palette=False),
-    Action("read_to_top", ("g", "home"), "top", "To its beginning", _READ, Group.READING, palette=False),
-    Action("read_to_end", ("G", "end"), "end", "To its end", _READ, Group.READING, palette=False),
-    Action("turn_back", ("[",), "turn before", "The turn before", _READ, Group.READING, Offered.ALWAYS, False),
-    Action("turn_on", ("]",), "turn after", "The turn after", _READ, Group.READING, Offered.ALWAYS, False),
-    Action("find", ("/",), "search", "Search, upwards from here", _READ, Group.READING, Offered.ALWAYS, False),
-    Action("find_on", ("n",), "further up", "The next place further up", _READ, Group.READING, Offered.ALWAYS, False),
-    Action("find_back", ("N",), "back down", "The next place down", _READ, Group.READING, palette=False),
-    Action(
-        "toggle",
-        ("enter",),
-        "unfold",
-        "Show what is folded here, or fold it",
-        _READ,
-        Group.READING,
-        Offered.ALWAYS,
-        False,
-    ),
-    Action(
-        "copy",
-        ("y",),
-        "copy",
-        "Copy the code block, answer or output here",
-        _READ,
-        Group.READING,
-        Offered.ALWAYS,
-        False,
-    ),
-    Action("copy_answer", ("Y",), "copy answer", "Copy the last answer", _READ, Group.READING, palette=False),
-    Action("write", ("tab", "m"), "write", "Write to it", _READ, Group.READING, Offered.ALWAYS, False),
-    Action("stop_reading", ("escape", "q"), "leave", "Back", _READ, Group.READING, Offered.ALWAYS, False),
-    Action(
-        "text_select", ("v",), "select", "In a terminal's text: select from here", _TEXT, Group.READING, palette=False
-    ),
-    Action(
-        "text_left",
-        ("left", "h"),
-        "left",
-        "In a terminal's text: a character left",
-        _TEXT,
-        Group.READING,
-        palette=False,
-    ),
-    Action("text_right", ("right", "l"), "right", "In it: a character right", _TEXT, Group.READING, palette=False),
-    Action("find_keep", ("enter", "down", "up"), "go on", "Read on there", _FIND, Group.READING, Offered.ALWAYS, False),
-    Action("find_drop", ("escape",), "back", "Back to where it was", _FIND, Group.READING, Offered.ALWAYS, False),
-    Action("queue_down", ("j", "down"), "down", "The prompt below", _QUEUE, Group.QUEUE, palette=False),
-    Action("queue_up", ("k", "up"), "up", "The prompt above", _QUEUE, Group.QUEUE, palette=False),
-    Action("queue_later", ("J", "shift+down"), "later", "After the next", _QUEUE, Group.QUEUE, Offered.ALWAYS, False),
-    Action(
-        "queue_sooner", ("K", "shift+up"), "sooner", "Before the one above", _QUEUE, Group.QUEUE, Offered.ALWAYS, False
-    ),
-    Action("queue_change", ("enter", "e"), "change", "Change what it says", _QUEUE, Group.QUEUE, Offered.ALWAYS, False),
-    Action("queue_drop", ("d", "delete"), "take back", "Take it back", _QUEUE, Group.QUEUE, Offered.ALWAYS, False),
-    Action("leave_queue", ("escape", "tab"), "back", "Back to the box", _QUEUE, Group.QUEUE, Offered.ALWAYS, False),
+    Action("copy", ("y",), "copy", "Copy the code block, answer or output here", _READ, Group.READING, Offered.ALWAYS),
+    Action("copy_answer", ("Y",), "copy answer", "Copy the last answer", _READ, Group.READING),
+    Action("write", ("tab", "m"), "write", "Write to it", _READ, Group.READING, Offered.ALWAYS),
+    Action("stop_reading", ("escape", "q"), "leave", "Back", _READ, Group.READING, Offered.ALWAYS),
+    Action("text_select", ("v",), "select", "In a terminal's text: select from here", _TEXT, Group.READING),
+    Action("text_left", ("left", "h"), "left", "In a terminal's text: a character left", _TEXT, Group.READING),
+    Action("text_right", ("right", "l"), "right", "In it: a character right", _TEXT, Group.READING),
+    Action("find_keep", ("enter", "down", "up"), "go on", "Read on there", _FIND, Group.READING, Offered.ALWAYS),
+    Action("find_drop", ("escape",), "back", "Back to where it was", _FIND, Group.READING, Offered.ALWAYS),
+    Action("queue_down", ("j", "down"), "down", "The prompt below", _QUEUE, Group.QUEUE),
+    Action("queue_up", ("k", "up"), "up", "The prompt above", _QUEUE, Group.QUEUE),
+    Action("queue_later", ("J", "shift+down"), "later", "After the next", _QUEUE, Group.QUEUE, Offered.ALWAYS),
+    Action("queue_sooner", ("K", "shift+up"), "sooner", "Before the one above", _QUEUE, Group.QUEUE, Offered.ALWAYS),
+    Action("queue_change", ("enter", "e"), "change", "Change what it says", _QUEUE, Group.QUEUE, Offered.ALWAYS),
+    Action("queue_drop", ("d", "delete"), "take back", "Take it back", _QUEUE, Group.QUEUE, Offered.ALWAYS),
+    Action("leave_queue", ("escape", "tab"), "back", "Back to the box", _QUEUE, Group.QUEUE, Offered.ALWAYS),
     Action("read_story", ("v",), "read", "Read and search what it said", _LIST, Group.SESSION),
     Action("configure", ("C", "f3"), "model", "Its model, and how much it asks", _ALL, Group.SESSION),
     Action("settings", ("comma",), "settings", "Themes, and where the config lies", _LIST, Group.KASMON),
     Action("help", ("?", "f1"), "help", "This help", _ALL, Group.KASMON, Offered.ALWAYS),
     Action("palette", ("ctrl+p",), "palette", "Find any action or session by name", _ALL, Group.KASMON, palette=False),
     Action(
-        "quit",
-        ("q", "ctrl+c"),
-        "quit",
-        "Close the dashboard; the agents go on",
-        _LIST,
-        Group.KASMON,
-        Offered.ALWAYS,
+        "quit", ("q", "ctrl+c"), "quit", "Close the dashboard; the agents go on", _LIST, Group.KASMON, Offered.ALWAYS
     ),
 )
-
-_NAMED: Final = {
-    "enter": "⏎", "escape": "esc", "space": "space", "up": "↑", "down": "↓", "left": "←", "right": "→",
-    "pageup": "pgup", "pagedown": "pgdn", "comma": ",", "question_mark": "?", "slash": "/",
-}  # fmt: skip
-_MODIFIERS: Final = ("ctrl", "alt", "shift", "super", "meta")
-_KNOWN_NAMES: Final = frozenset(
-    [
-        "enter",
-        "escape",
-        "space",
-        "tab",
-        "backspace",
-        "delete",
-        "insert",
-        "home",
-        "end",
-        "pageup",
-        "pagedown",
-        "up",
-        "down",
-        "left",
-        "right",
-    ]
-) | {f"f{n}" for n in range(1, 25)}
+ROWS: Final = {row.id: row for row in ACTIONS}
 
 
 class Keys(msgspec.Struct, frozen=True):
@@ -463,7 +255,7 @@ class Keys(msgspec.Struct, frozen=True):
 
     def shown_while_writing(self, action: str, utf8: bool = True) -> str:
         """The first key of *action* that writes nothing; empty where there is none."""
-        return next((shown_key(key, utf8) for key in self.of(action) if not _writes(key)), "")
+        return next((shown_key(key, utf8) for key in self.of(action) if not writes(key)), "")
 
     def all_shown(self, action: str, utf8: bool = True) -> str:
         return "  ".join(shown_key(key, utf8) for key in self.of(action))
@@ -471,9 +263,6 @@ class Keys(msgspec.Struct, frozen=True):
     def action(self, key: str, *where: Where) -> Action | None:
         """The action that *key* does at one of these places."""
         return next((row for row in ACTIONS if row.where in where and key in self.of(row.id)), None)
-
-
-ROWS: Final = {row.id: row for row in ACTIONS}
 
 
 def chosen(wanted: Mapping[str, str | Iterable[str]], file: str = "config", text: str = "") -> Keys:
@@ -493,7 +282,7 @@ def chosen(wanted: Mapping[str, str | Iterable[str]], file: str = "config", text
             raise wrong(action, "no such action", ROWS)
         put[action] = (keys,) if isinstance(keys, str) else tuple(keys)
         for key in put[action]:
-            if not _is_key(key):
+            if not is_key(key):
                 raise wrong(action, f"no such key: {key!r}")
     keys_in_force = Keys(put)
     for place in Where:
@@ -506,35 +295,3 @@ def chosen(wanted: Mapping[str, str | Iterable[str]], file: str = "config", text
                         said, other = (row.id, taken[key]) if row.id in put else (taken[key], row.id)
                         raise wrong(said, f"the key {shown_key(key)!r} would also be {other!r} {place.value}")
     return keys_in_force
-
-
-def textual_key(key: str) -> str:
-    """*key* as people write it, as Textual names it: `ctrl+]` is `ctrl+right_square_bracket`."""
-    *modifiers, last = key.split("+") if len(key) > 1 and key != "+" else [key]
-    if len(last) == 1 and not last.isalnum():
-        last = unicodedata.name(last, "").lower().replace("-", "_").replace(" ", "_")
-        last = {"solidus": "slash", "reverse_solidus": "backslash", "commercial_at": "at", "hyphen_minus": "minus",
-                "plus_sign": "plus", "low_line": "underscore"}.get(last, last)  # fmt: skip
-    return "+".join((*modifiers, last))
-
-
-def shown_key(key: str, utf8: bool = True) -> str:
-    """Textual's name of a key, for people."""
-    *modifiers, last = key.split("+") if len(key) > 1 else [key]
-    if utf8 or last in ("escape", "pageup", "pagedown", "comma", "question_mark", "slash"):
-        last = _NAMED.get(last, last)
-    last = {"left_square_bracket": "[", "right_square_bracket": "]"}.get(last, last)
-    if re.fullmatch(r"f\d+", last):
-        last = last.upper()
-    return "+".join((*modifiers, last))
-
-
-def _writes(key: str) -> bool:
-    """Whether *key*, as Textual names it, stands for a character."""
-    return "+" not in key and (len(key) == 1 or key == "space" or key not in _KNOWN_NAMES)
-
-
-def _is_key(key: str) -> bool:
-    *modifiers, last = key.split("+") if len(key) > 1 and key != "+" else [key]
-    named = last in _KNOWN_NAMES or last in _NAMED
-    return all(modifier in _MODIFIERS for modifier in modifiers) and (named or (len(last) == 1 and last.isprintable()))

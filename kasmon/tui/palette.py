@@ -38,7 +38,7 @@ class KasmonCommands(Provider):
         """What is shown, what it means, and what it does."""
         app = cast("Kasmon", self.app)
         for row in ACTIONS:
-            if row.palette:
+            if row.is_in_palette:
                 words = f"{row.label[0].upper()}{row.label[1:]}"
                 yield words, f"{row.help}  {app.keys.shown(row.id)}", partial(app.post_message, ActionWanted(row.id))
         for session, name, line in app.palette_sessions():

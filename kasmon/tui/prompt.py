@@ -9,8 +9,9 @@ from textual.widgets import TextArea
 
 from kasmon.model.command import ReceiptId
 from kasmon.model.permission import SessionId
+from kasmon.tui.action import Where
 from kasmon.tui.complete import Offered, fitting, mention, written
-from kasmon.tui.keys import Keys, Where
+from kasmon.tui.keys import Keys
 from kasmon.tui.messages import ActionWanted, FilesWanted, PromptEntered
 from kasmon.tui.typed import act
 

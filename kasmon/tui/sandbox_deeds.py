@@ -156,7 +156,7 @@ class SandboxDeeds:
         self.app.run_worker(self._tell_confined(wanted), group="confined", exclusive=True)
 
     async def _tell_confined(self, wanted: "ConfinedWanted") -> None:
-        from kasmon.tui.dialogs import NewSession
+        from kasmon.tui.new_session import NewSession
 
         dialog = self.app.screen
         if self.app.world is None or not isinstance(dialog, NewSession):

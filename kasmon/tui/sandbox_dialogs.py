@@ -8,8 +8,8 @@ from textual.widgets import Input
 from kasmon.clean import clean_line
 from kasmon.model.session import Session
 from kasmon.model.text import Token
+from kasmon.tui.boxes import Line
 from kasmon.tui.dialog import Dialog, Field
-from kasmon.tui.dialogs import Line
 from kasmon.tui.keys import Keys
 from kasmon.tui.look import Look
 from kasmon.tui.messages import CommandWanted

@@ -11,9 +11,10 @@ from kasmon.model.fleet import Fleet
 from kasmon.model.session import Session
 from kasmon.model.text import Token
 from kasmon.supervisor.sandbox_past import Refused, SandboxPast
+from kasmon.tui.action import Where
 from kasmon.tui.clock import Clock
 from kasmon.tui.confined import can_sleep
-from kasmon.tui.keys import Keys, Where
+from kasmon.tui.keys import Keys
 from kasmon.tui.lines import DrawnLine, Lines
 from kasmon.tui.look import Look, Span
 from kasmon.tui.messages import ActionWanted, SandboxDeed, SandboxLooked

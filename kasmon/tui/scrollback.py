@@ -9,10 +9,11 @@ from typing import Final
 from textual import events
 from textual.app import ComposeResult
 
+from kasmon.tui.action import Where
 from kasmon.tui.buffer import Buffer
 from kasmon.tui.buffer_view import BufferView
 from kasmon.tui.find import FindBar, FindChanged
-from kasmon.tui.keys import Keys, Where
+from kasmon.tui.keys import Keys
 from kasmon.tui.lines import DrawnLine, Lines
 from kasmon.tui.look import Look, Span
 from kasmon.tui.messages import ActionWanted

@@ -9,11 +9,12 @@ from kasmon.model.command import Mode, ReceiptId
 from kasmon.model.ran import codes
 from kasmon.model.session import Session
 from kasmon.model.transcript import Transcript
+from kasmon.tui.action import Where
 from kasmon.tui.clock import Clock
 from kasmon.tui.complete import Offered
 from kasmon.tui.confined import panel
 from kasmon.tui.find import FindBar, FindChanged
-from kasmon.tui.keys import Keys, Where
+from kasmon.tui.keys import Keys
 from kasmon.tui.lines import Lines
 from kasmon.tui.look import Look
 from kasmon.tui.meter import meter

@@ -9,10 +9,11 @@ from textual.containers import Container
 
 from kasmon.model.plan.spec import Task
 from kasmon.supervisor.plans.boards import Board
+from kasmon.tui.action import Action, Where
 from kasmon.tui.bars import Banner, KeyBar, Notice
 from kasmon.tui.clock import Clock
 from kasmon.tui.dialogs import Question, Reading, Sure
-from kasmon.tui.keys import ROWS, Action, Keys, Where
+from kasmon.tui.keys import ROWS, Keys
 from kasmon.tui.lines import Lines
 from kasmon.tui.look import Look
 from kasmon.tui.messages import ActionWanted, BoardLeft, CommandWanted, DiffWanted, NewAgentWanted, SessionOpened

@@ -13,7 +13,9 @@ from kasmon.model.permission import SessionId
 from kasmon.model.session import Session
 from kasmon.model.state import SessionState
 from kasmon.tui.app import Kasmon
-from kasmon.tui.dialogs import ANYWAY, Line, Message, NewSession
+from kasmon.tui.boxes import Line
+from kasmon.tui.dialogs import ANYWAY, Message
+from kasmon.tui.new_session import NewSession
 from kasmon.tui.palette import KasmonCommands
 from kasmon.tui.prompt import PromptBox, TextBox
 from kasmon.tui.world import Create, Forget, KeepTheme, MoveTo, Rename, Restart, Settings, Tell, Wanted

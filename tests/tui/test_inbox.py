@@ -6,7 +6,7 @@ from textual.pilot import Pilot
 
 from kasmon.model.fleet import Fleet
 from kasmon.tui.app import Kasmon
-from kasmon.tui.dialogs import Line
+from kasmon.tui.boxes import Line
 from kasmon.tui.prompt import PromptBox
 from tests.fleets import StillClock, asking, command, crew, fleet, idle, login, working
 from tests.scenes import armed, kasmon, settled

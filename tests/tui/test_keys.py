@@ -6,10 +6,12 @@ import pytest
 
 from kasmon.errors import ConfigError
 from kasmon.model.glyph import GLYPHS
+from kasmon.tui.action import Where
 from kasmon.tui.deeds import Deeds
 from kasmon.tui.help import help_rows
+from kasmon.tui.key import shown_key, textual_key
 from kasmon.tui.keyboard import LEAVING, leave_key
-from kasmon.tui.keys import ACTIONS, Keys, Where, chosen, shown_key, textual_key
+from kasmon.tui.keys import ACTIONS, Keys, chosen
 from kasmon.tui.look import Look
 from kasmon.tui.theme import DEFAULT, shipped
 from kasmon.tui.world import Settings

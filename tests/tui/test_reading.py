@@ -15,10 +15,10 @@ from kasmon.model.event import Event, MessageSaid, ReceiptMoved, SessionStarted,
 from kasmon.model.permission import SessionId
 from kasmon.model.session import Session, Tokens
 from kasmon.model.transcript import Transcript
+from kasmon.tui.action import Where
 from kasmon.tui.app import Kasmon
 from kasmon.tui.complete import fitting, mention, written
 from kasmon.tui.files import listed
-from kasmon.tui.keys import Where
 from kasmon.tui.look import Look, width_of
 from kasmon.tui.meter import meter
 from kasmon.tui.prompt import PromptBox

@@ -25,7 +25,7 @@ from kasmon.model.permission import SessionId
 from kasmon.model.session import Session
 from kasmon.model.state import SessionState
 from kasmon.tui.app import Kasmon
-from kasmon.tui.keys import textual_key
+from kasmon.tui.key import textual_key
 from kasmon.tui.safety import NoColours, NothingActs, trace_of
 from kasmon.tui.world import Call, Settings
 from tests.fleets import NOW, StillClock, asking, command, crew, ended, fleet, idle, question, session, working
@@ -355,6 +355,7 @@ LATE = frozenset(
         "tree_sitter",
         "libtmux",
         "kasmon.tui.dialogs",
+        "kasmon.tui.new_session",
         "kasmon.tui.asks",
         "kasmon.tui.session",
         "kasmon.model.transcript",

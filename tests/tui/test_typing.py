@@ -10,7 +10,7 @@ from kasmon.host.wire import Keys
 from kasmon.model.command import Mode
 from kasmon.model.rows import Place
 from kasmon.tui.app import Kasmon
-from kasmon.tui.dialogs import Line
+from kasmon.tui.boxes import Line
 from kasmon.tui.prompt import PromptBox, TextBox
 from tests.fleets import asking, fleet, idle, working
 from tests.scenes import armed, kasmon, settled

@@ -1,0 +1,88 @@
+"""One row of the table of actions: what it does, by which keys, where these count, and where it is offered."""
+
+from enum import Enum, StrEnum, auto
+
+import msgspec
+
+
+class Where(StrEnum):
+    """What must have the keyboard for a key to count."""
+
+    LIST = "in the list"
+    FILTER = "in the filter"
+    CARD = "on a request"
+    INBOX = "in the list of requests"
+    BOARD = "on the wave board"
+    PROMPT = "in the prompt box"
+    CODE = "in a box for code"
+    SANDBOX = "on a sandbox"
+    READING = "while reading"
+    TEXT = "while reading a terminal"
+    FIND = "while searching"
+    QUEUE = "on queued prompts"
+    TERMINAL = "in a terminal"
+    EVERYWHERE = "everywhere"
+
+
+class Group(StrEnum):
+    """The headings of the help."""
+
+    MOVE = "Move"
+    SESSION = "This session"
+    SANDBOX = "Its sandbox"
+    FLEET = "All sessions"
+    VIEW = "View"
+    REQUEST = "A request"
+    BOARD = "The wave board"
+    INSIDE = "Inside a session"
+    READING = "Reading what it said"
+    QUEUE = "Prompts that wait"
+    KASMON = "kasmon"
+
+
+class Offered(Enum):
+    """When the line at the bottom offers an action."""
+
+    NEVER = auto()
+    ALWAYS = auto()
+    SOMEWHERE = auto()
+    """While there is a session, or a heading, to do it to."""
+    RUNNING = auto()
+    """To a session whose agent runs."""
+    ENDED = auto()
+    """To one whose agent does not."""
+    LIVE_TERMINAL = auto()
+    """To one that runs in a terminal."""
+    INTERRUPTIBLE = auto()
+    """To one whose agent can be interrupted."""
+    QUEUED = auto()
+    """To one for whom prompts wait."""
+    AWAKE = auto()
+    """To one whose sandbox can be put to sleep."""
+    ASLEEP = auto()
+    """To one whose sandbox sleeps."""
+    KEEPING = auto()
+    """To one of whose sandbox checkpoints are kept."""
+    SANDBOXED = auto()
+    """To one that has a sandbox."""
+
+
+class Action(msgspec.Struct, frozen=True):
+    """One thing that can be done by a key."""
+
+    id: str
+    keys: tuple[str, ...]
+    label: str
+    """One or two words, for the line at the bottom and the palette."""
+    help: str
+    where: Where
+    group: Group
+    offered: Offered = Offered.NEVER
+    """Whether it stands in the line at the bottom, which ends with the last two that do."""
+    palette: bool = True
+    """Whether the palette offers it, where its place is one from which the palette is called."""
+
+    @property
+    def is_in_palette(self) -> bool:
+        """Whether the palette offers it: what counts in the list, or everywhere."""
+        return self.palette and self.where in (Where.LIST, Where.EVERYWHERE)

@@ -1,0 +1,63 @@
+"""What keys are called: as people write them, as Textual names them, and as they are shown."""
+
+import re
+import unicodedata
+from typing import Final
+
+_NAMED: Final = {
+    "enter": "⏎", "escape": "esc", "space": "space", "up": "↑", "down": "↓", "left": "←", "right": "→",
+    "pageup": "pgup", "pagedown": "pgdn", "comma": ",", "question_mark": "?", "slash": "/",
+}  # fmt: skip
+_MODIFIERS: Final = ("ctrl", "alt", "shift", "super", "meta")
+_KNOWN_NAMES: Final = frozenset(
+    [
+        "enter",
+        "escape",
+        "space",
+        "tab",
+        "backspace",
+        "delete",
+        "insert",
+        "home",
+        "end",
+        "pageup",
+        "pagedown",
+        "up",
+        "down",
+        "left",
+        "right",
+    ]
+) | {f"f{n}" for n in range(1, 25)}
+
+
+def textual_key(key: str) -> str:
+    """*key* as people write it, as Textual names it: `ctrl+]` is `ctrl+right_square_bracket`."""
+    *modifiers, last = key.split("+") if len(key) > 1 and key != "+" else [key]
+    if len(last) == 1 and not last.isalnum():
+        last = unicodedata.name(last, "").lower().replace("-", "_").replace(" ", "_")
+        last = {"solidus": "slash", "reverse_solidus": "backslash", "commercial_at": "at", "hyphen_minus": "minus",
+                "plus_sign": "plus", "low_line": "underscore"}.get(last, last)  # fmt: skip
+    return "+".join((*modifiers, last))
+
+
+def shown_key(key: str, utf8: bool = True) -> str:
+    """Textual's name of a key, for people."""
+    *modifiers, last = key.split("+") if len(key) > 1 else [key]
+    if utf8 or last in ("escape", "pageup", "pagedown", "comma", "question_mark", "slash"):
+        last = _NAMED.get(last, last)
+    last = {"left_square_bracket": "[", "right_square_bracket": "]"}.get(last, last)
+    if re.fullmatch(r"f\d+", last):
+        last = last.upper()
+    return "+".join((*modifiers, last))
+
+
+def writes(key: str) -> bool:
+    """Whether *key*, as Textual names it, stands for a character."""
+    return "+" not in key and (len(key) == 1 or key == "space" or key not in _KNOWN_NAMES)
+
+
+def is_key(key: str) -> bool:
+    """Whether *key*, as people write it, is the name of one."""
+    *modifiers, last = key.split("+") if len(key) > 1 and key != "+" else [key]
+    named = last in _KNOWN_NAMES or last in _NAMED
+    return all(modifier in _MODIFIERS for modifier in modifiers) and (named or (len(last) == 1 and last.isprintable()))
