@@ -13,6 +13,7 @@ from kasmon.backends.tmux.brackets import Brackets
 from kasmon.backends.tmux.completion import Completion, can_be_asked, has_terminal, program_name
 from kasmon.backends.tmux.delivery import Delivery
 from kasmon.backends.tmux.delivery import Pane as TypedInto
+from kasmon.backends.tmux.ear import Ear
 from kasmon.backends.tmux.ending import DIE_S, SCROLLED_BY_DEATH, end_group, last_line, signal_name
 from kasmon.backends.tmux.entry import Typing
 from kasmon.backends.tmux.eyes import Seen
@@ -36,7 +37,6 @@ from kasmon.screens.rules import ComposerRule
 from kasmon.tmux import request as ask
 from kasmon.tmux.facts import Pane, PaneFacts
 from kasmon.tmux.identity import Process, identify
-from kasmon.tmux.request import Lines
 
 YOUNG_S: Final = 1.0
 """An agent that fails so soon after its start is said to have ended at once."""
@@ -62,14 +62,12 @@ class TmuxAgent(Listener):
         self.window = pane.window_id
         self.pid = pane.pid
         self.typist = Typist(line, pane.pane_id, launch.session)
-        self.typist.on_typed = lambda: self._hearing.typed(self._loop.time())
         self._launch = launch
         self._line = line
         self._process = process
         """The agent's own, which leads a process group; None if it was gone when somebody looked."""
         self._inmate: Process | None = None
         """Its own where that is in a sandbox, which ends with it; until it is known, and where there is none, None."""
-        self._hearing = hearing
         self._loop = asyncio.get_running_loop()
         self._is_old_at = -math.inf
         """Before this moment it has only begun; infinity until it was ready."""
@@ -77,8 +75,6 @@ class TmuxAgent(Listener):
         self._ended = asyncio.Event()
         self._is_ending = False
         self._why = ""
-        self._timer: asyncio.TimerHandle | None = None
-        self._is_looking = False
         self._tasks: set[asyncio.Task[None]] = set()
         self.witness = witness(self.say)
         """What weighs all that is known of it."""
@@ -93,7 +89,8 @@ class TmuxAgent(Listener):
         self._delivery = Delivery(typed_into, self, self._loop.time)
         self._answering = Answering(self.witness, self.typist)
         line.listen(self.pane, self)
-        self._arm()
+        self._ear = Ear(hearing, line, self.pane, self.say)
+        self.typist.on_typed = self._ear.typed
 
     # -- the agent's face
 
@@ -180,17 +177,17 @@ class TmuxAgent(Listener):
     @property
     def has_word(self) -> bool:
         """Whether anybody can tell what it does: the program itself, or what watches it."""
-        return self._hearing.has_word or self.witness.can_tell
+        return self._ear.hearing.has_word or self.witness.can_tell
 
     @property
     def printed_at(self) -> float:
         """When it printed last, by the loop's clock; minus infinity before that."""
-        return self._hearing.printed_at
+        return self._ear.hearing.printed_at
 
     @property
     def is_asking(self) -> bool:
         """Whether it waits for an answer, which an Enter would give."""
-        return self._hearing.is_asking or self.witness.verdict.state is SessionState.ASKING
+        return self._ear.hearing.is_asking or self.witness.verdict.state is SessionState.ASKING
 
     @property
     def box_rule(self) -> ComposerRule | None:
@@ -226,8 +223,7 @@ class TmuxAgent(Listener):
         """Hear it no more, and leave it as it is. Idempotent."""
         self._line.unlisten(self.pane, self)
         self.witness.close()
-        if self._timer is not None:
-            self._timer.cancel()
+        self._ear.close()
         for task in self._tasks:
             task.cancel()
         self._events.put_nowait(None)
@@ -275,7 +271,6 @@ class TmuxAgent(Listener):
     # -- what the pane does
 
     def printed(self, data: bytes) -> None:
-        now, at = self._loop.time(), time.time()
         if data:
             self.brackets.heard(data)
         else:
@@ -283,12 +278,12 @@ class TmuxAgent(Listener):
         self.witness.printed(data)
         if self.completion is not None:
             self.completion.heard(data)
-        self._tell(self._hearing.heard(data, now, at) if data else self._hearing.skipped(now, at))
+        self._ear.printed(data)
 
     def flooded(self, is_off: bool) -> None:
         self.brackets.skipped()
         self.witness.flooded(is_off)
-        self._tell(self._hearing.flooded(is_off, self._loop.time(), time.time()))
+        self._ear.flooded(is_off)
 
     def died(self, status: int | None, number: int | None) -> None:
         if not self.has_ended and not self._is_ending:
@@ -297,35 +292,6 @@ class TmuxAgent(Listener):
 
     def closed(self) -> None:
         self._end(SessionEnded(at=time.time(), why=self._why or "its pane is gone"))
-
-    def _tell(self, signals: list[SignalSeen]) -> None:
-        for event in signals:
-            self.say(event)
-        self._arm()
-
-    def _arm(self) -> None:
-        """Be called when silence means something; a timer that is set already sets the next one itself."""
-        next_at = self._hearing.next_at()
-        if self._timer is not None and self._timer.when() > next_at:
-            self._timer.cancel()
-            self._timer = None
-        if self._timer is None and next_at < math.inf and not self.has_ended:
-            self._timer = self._loop.call_at(next_at, self._due)
-
-    def _due(self) -> None:
-        self._timer = None
-        signals, wants_line = self._hearing.due(self._loop.time(), time.time())
-        if not wants_line:
-            self._tell(signals)
-        elif not self._is_looking:
-            self._is_looking = True
-            self._line.submit(ask.capture(self.pane, ansi=False), self._looked)
-
-    def _looked(self, rows: Lines | KasmonError) -> None:
-        self._is_looking = False
-        if self.has_ended or isinstance(rows, KasmonError):
-            return
-        self._tell(self._hearing.shown(last_line(rows), self._loop.time(), time.time()))
 
     async def _bury(self, status: int | None, number: int | None) -> None:
         line = ""
@@ -336,8 +302,7 @@ class TmuxAgent(Listener):
             why = f"it ended at once: {line.removeprefix('kasmon: ')}" if line else "it ended at once"
         elif not why and status is None and number is None:
             why = "it ended, and tmux does not know how"
-        for event in self._hearing.shown(line, self._loop.time(), time.time()):
-            self.say(event)
+        self._ear.shown(line)
         self._end(SessionEnded(at=time.time(), exit_code=status, signal=signal_name(number), why=why))
 
     def _end(self, event: Event) -> None:
@@ -347,8 +312,7 @@ class TmuxAgent(Listener):
         self._ended.set()
         self._events.put_nowait(None)
         self.witness.close()
-        if self._timer is not None:
-            self._timer.cancel()
+        self._ear.close()
         self._line.unlisten(self.pane, self)
 
     # -- what is done to it
