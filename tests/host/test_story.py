@@ -31,6 +31,7 @@ async def main() -> None:
     link = await HostLink.open(Path(sys.argv[1]))
     link.on_push = lambda frame: print("pushed", flush=True)
     link.tell(Watch(session=SessionId(sys.argv[2])))
+    print("watches", flush=True)
     await asyncio.Event().wait()
 
 asyncio.run(main())
@@ -46,16 +47,19 @@ def answer(request: Request, decision: Decision = Decision.ALLOW) -> Answer:
 
 
 async def test_a_client_that_is_killed_leaves_the_agent_at_work(house: House) -> None:
-    house.wants(prompt="say one two three four five\nask make test\nsay done", speed=1.0)
+    house.wants(speed=1.0)
     host = house.start()
+    link = await house.linked()
     command = [sys.executable, "-P", "-c", CLIENT, str(house.places.socket(ME)), ME]
     with subprocess.Popen(command, stdout=subprocess.PIPE) as client:
-        assert client.stdout is not None
-        heard = await asyncio.to_thread(client.stdout.readline)
-        client.kill()
-    assert b"pushed\n" == heard
+        try:
+            assert client.stdout is not None
+            assert b"watches\n" == await asyncio.to_thread(client.stdout.readline)
+            await prompt(link, "say one two three four five\nask make test\nsay done")
+            assert b"pushed\n" == await asyncio.to_thread(client.stdout.readline)
+        finally:
+            client.kill()  # also where it said nothing: whoever reads it waits for its end
     (request,) = await auntil(lambda: house.session().asks)
-    link = await house.linked()
     await do(link, answer(request))
     await auntil(lambda: house.only(TurnEnded))
     await link.aclose()
