@@ -101,7 +101,8 @@ lock: $(READY)
 	{ sed -n '/^#/p; /^--/p' requirements.lock; cat "$$scratch/frozen"; } >"$$scratch/lock" && \
 	cp "$$scratch/lock" requirements.lock
 
-# The environment: made once, and again when what it should hold changes or its Python is gone.
+# The environment: made once, and again when what it should hold changes or its Python is gone. Compiled like an installed
+# package: where Python is told to write no bytecode, each start of kasmon would compile it anew.
 $(shell test -x $(VENV)/bin/python || rm -f $(READY))
 $(READY): pyproject.toml requirements.lock
 	@$(GET); $(PYTHON_WITH); \
@@ -114,6 +115,7 @@ $(READY): pyproject.toml requirements.lock
 	fi
 	@$(PYTHON) -m pip install --quiet --disable-pip-version-check --requirement requirements.lock
 	@$(PYTHON) -m pip install --quiet --disable-pip-version-check --no-build-isolation --no-deps --editable .
+	@$(PYTHON) -m compileall -q kasmon
 	@touch $(READY)
 
 # The agents that tests drive: installed once, and again when a pin changes or they are gone.
