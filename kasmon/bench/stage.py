@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import msgspec
 
 from kasmon.demo.scratch import Scratch
-from kasmon.host.alive import HostLock, started_at
+from kasmon.host.alive import HostLock
 from kasmon.model.command import Launch, Mode
 from kasmon.model.event import (
     MessageSaid,
@@ -21,6 +21,7 @@ from kasmon.model.event import (
 )
 from kasmon.model.permission import SessionId
 from kasmon.paths import Places, places, write_private
+from kasmon.process import started_at
 from kasmon.store.log import EventLog
 
 LETTERS = "abcdefghijklmnopqrstuvwxyz"

@@ -20,8 +20,9 @@ import psutil
 from kasmon.boot import boot
 from kasmon.demo import sandboxes
 from kasmon.errors import KasmonError
-from kasmon.host.alive import is_running, lock_holder, started_at
+from kasmon.host.alive import lock_holder
 from kasmon.paths import Places, places, private_folder, write_private
+from kasmon.process import is_running, started_at
 from kasmon.tmux.server import Server
 
 GRACE_S = 3.0

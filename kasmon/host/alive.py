@@ -1,7 +1,6 @@
-"""Who is alive: processes by id, start time and boot, hosts by the lock they hold.
+"""Which hosts are alive, by the lock they hold.
 
-A process is never known by its name or its id alone: ids are used again, and after a reboot so are times since boot. A
-host holds the flock on its session's `host.lock` for life, so the system itself says when it is gone.
+A host holds the flock on its session's `host.lock` for life, so the system itself says when it is gone.
 """
 
 import fcntl
@@ -9,43 +8,8 @@ import os
 import time
 from pathlib import Path
 
-from kasmon.boot import boot
-
-HAS_PROC = Path("/proc/self/stat").exists()
 PROBE_S = 0.2
 """How long a look at a lock may hold it at most."""
-
-
-def started_at(pid: int) -> float | None:
-    """When process *pid* started, on a clock that only compares with itself; None if there is none or it is a zombie.
-
-    Linux: seconds since boot, from /proc. Elsewhere: seconds since the epoch, from psutil.
-    """
-    if HAS_PROC:
-        try:
-            fields = Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()
-        except OSError:
-            return None
-        return None if fields[0] in (b"Z", b"X") else int(fields[19]) / os.sysconf("SC_CLK_TCK")
-    import psutil  # only here: it takes as long to import as the rest of `kasmon ls`
-
-    try:
-        process = psutil.Process(pid)
-        return None if process.status() == psutil.STATUS_ZOMBIE else process.create_time()
-    except psutil.Error:
-        return None
-
-
-def is_running(pid: int | None, started: float | None, of_boot: str = "") -> bool:
-    """Whether the process *pid* that started at *started* (by `started_at`) in boot *of_boot* still runs.
-
-    One of which nobody knows when it started counts as gone: whoever has its id now may be a stranger. An empty
-    *of_boot* is this boot.
-    """
-    if pid is None or started is None or (of_boot and of_boot != boot()):
-        return False
-    now = started_at(pid)
-    return now is not None and abs(now - started) < 0.05
 
 
 class HostLock:

@@ -4,7 +4,7 @@ import os
 from collections.abc import Collection, Iterator
 from pathlib import Path
 
-from kasmon.host.alive import HAS_PROC
+from kasmon.process import HAS_PROC, fields
 
 MARK = b"KASMON_SESSION="
 """Every agent gets this variable; nothing else that kasmon starts does."""
@@ -42,15 +42,13 @@ def _line(pid: int) -> Iterator[tuple[int, bool]]:
 def _look(pid: int) -> tuple[int, bool] | None:
     """The parent of *pid*, and whether its environment carries the mark; None if it is not there."""
     if HAS_PROC:
-        try:
-            parent = int(Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()[1])
-        except (OSError, IndexError, ValueError):
+        if (told := fields(pid)) is None:
             return None
         try:
             variables = Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
         except OSError:  # another user's, for example init
             variables = []
-        return parent, any(variable.startswith(MARK) for variable in variables)
+        return int(told[1]), any(variable.startswith(MARK) for variable in variables)
     import psutil  # only here, where there is no /proc
 
     try:

@@ -14,7 +14,7 @@ from kasmon.backends.surroundings import secret_values
 from kasmon.backends.tmux import TmuxAgent, TmuxBackend
 from kasmon.boot import boot
 from kasmon.errors import KasmonError, RefusedError, SessionEndedError
-from kasmon.host.alive import HostLock, is_running, started_at
+from kasmon.host.alive import HostLock
 from kasmon.host.book import Book, wanted
 from kasmon.host.onscreen import ScreenAnswers, screen_asks
 from kasmon.host.pen import Pen
@@ -30,6 +30,7 @@ from kasmon.model.session import Session
 from kasmon.model.state import SessionState
 from kasmon.model.stuck import StuckLimits
 from kasmon.paths import Places
+from kasmon.process import is_running, started_at
 from kasmon.tmux.facts import PaneFacts
 
 if TYPE_CHECKING:

@@ -13,7 +13,6 @@ import msgspec
 from kasmon.backends.base import Agent, Backend, Chunk, Learned, Sandboxed
 from kasmon.boot import boot
 from kasmon.errors import KasmonError, RefusedError, SessionEndedError, TimedOutError, UnableError
-from kasmon.host.alive import started_at
 from kasmon.host.asks import Asks
 from kasmon.host.live import Live
 from kasmon.host.pen import Pen
@@ -24,6 +23,7 @@ from kasmon.model.event import Event, NoticeRaised, RequestOpened, SessionEnded,
 from kasmon.model.housing import must_be_on_disk
 from kasmon.model.permission import Decision, Request
 from kasmon.model.rule import Effect, Rule
+from kasmon.process import started_at
 
 if TYPE_CHECKING:
     from kasmon.host.inmate import Inmate

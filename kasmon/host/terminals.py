@@ -23,7 +23,7 @@ from kasmon.boot import boot
 from kasmon.config import Config, in_force
 from kasmon.errors import KasmonError, RefusedError, SessionNotFoundError, TmuxError
 from kasmon.host import handed, own_log
-from kasmon.host.alive import HostLock, started_at
+from kasmon.host.alive import HostLock
 from kasmon.host.book import wanted
 from kasmon.host.connection import Connection
 from kasmon.host.foreign import Foreigners
@@ -62,6 +62,7 @@ from kasmon.model.event import LineLost, SessionEnded
 from kasmon.model.permission import SessionId
 from kasmon.model.state import SessionState
 from kasmon.paths import Places, places
+from kasmon.process import started_at
 from kasmon.tmux import request as ask
 from kasmon.tmux.facts import PaneFacts
 

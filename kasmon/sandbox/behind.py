@@ -16,11 +16,12 @@ from kasmon.model.command import Launch
 from kasmon.model.event import ConfinementSeen
 from kasmon.model.sandbox import Runtime
 from kasmon.paths import Places
+from kasmon.process import fields, started_at
 from kasmon.sandbox.belongings import NOTES
 from kasmon.sandbox.inmate import NOTICES, policy_of
 from kasmon.sandbox.jail.arguments import INSIDE
 from kasmon.sandbox.jail.bubblewrap import Jail
-from kasmon.sandbox.jail.process import children, fields, is_inside, lives, name_inside, started_at, tree
+from kasmon.sandbox.jail.process import children, is_inside, lives, name_inside, tree
 
 LOOK_S: Final = 10.0
 """How long a jail may take until its agent is there."""

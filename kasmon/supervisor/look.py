@@ -12,13 +12,14 @@ from pathlib import Path
 from typing import Final
 
 from kasmon.errors import UnavailableError
-from kasmon.host.alive import is_running, lock_holder
+from kasmon.host.alive import lock_holder
 from kasmon.model.command import Mode
 from kasmon.model.fleet import Fleet
 from kasmon.model.permission import SessionId
 from kasmon.model.session import Session
 from kasmon.model.state import SessionState
 from kasmon.paths import Places
+from kasmon.process import is_running
 from kasmon.store.fleet import FleetFold
 from kasmon.store.index import remember
 from kasmon.supervisor.derive import Seen, derive

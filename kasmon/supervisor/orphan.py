@@ -9,7 +9,7 @@ import signal
 import time
 from typing import Final
 
-from kasmon.host.alive import is_running
+from kasmon.process import is_running
 
 GRACE_S: Final = 3.0
 """How long it may take to end by itself, in seconds."""

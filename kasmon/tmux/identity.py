@@ -11,6 +11,7 @@ from pathlib import Path
 import msgspec
 
 from kasmon.boot import boot
+from kasmon.process import fields
 
 SOL_LOCAL, LOCAL_PEERPID = 0, 2
 
@@ -27,12 +28,12 @@ def identify(pid: int) -> Process | None:
     """The process that has *pid* now; None if there is none, or if it has ended and only waits for its parent."""
     try:
         if sys.platform == "linux":
-            fields = Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()
-            started = "" if fields[0] == b"Z" else f"{fields[19].decode()}@{boot()}"
+            told = fields(pid)
+            started = "" if told is None or told[0] == b"Z" else f"{told[19].decode()}@{boot()}"
         else:
             command = ["ps", "-o", "lstart=", "-p", str(pid)]
             started = subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
-    except (OSError, IndexError, subprocess.SubprocessError):
+    except (OSError, subprocess.SubprocessError):
         return None
     return Process(pid, started) if started else None
 

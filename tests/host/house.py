@@ -17,7 +17,7 @@ import psutil
 from kasmon.backends.base import Backend
 from kasmon.config import Limits
 from kasmon.errors import HostUnreachableError
-from kasmon.host.alive import HostLock, is_running, lock_holder, started_at
+from kasmon.host.alive import HostLock, lock_holder
 from kasmon.host.client import HostLink
 from kasmon.host.own_log import opened
 from kasmon.host.process import Host
@@ -28,6 +28,7 @@ from kasmon.model.fold.fact import apply
 from kasmon.model.permission import SessionId
 from kasmon.model.session import Session, created
 from kasmon.paths import Places, places, write_private
+from kasmon.process import is_running, started_at
 from kasmon.store.log import EventLog
 from tests.waiting import auntil, until
 

@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
-from kasmon.host.alive import HostLock, is_running, lock_holder, started_at
+from kasmon.host.alive import HostLock, lock_holder
 from kasmon.host.client import HostLink
 from kasmon.host.terminals import Terminals
 from kasmon.host.wire import (
@@ -34,6 +34,7 @@ from kasmon.model.command import Launch, Mode, Prompt, Receipt
 from kasmon.model.event import SessionEnded, SignalSeen
 from kasmon.model.permission import SessionId
 from kasmon.model.state import SessionState
+from kasmon.process import is_running, started_at
 from kasmon.tmux.facts import PaneFacts
 from kasmon.tmux.server import Server
 from tests.host.house import House

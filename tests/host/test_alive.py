@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from kasmon.boot import boot
-from kasmon.host.alive import is_running, started_at
+from kasmon.process import is_running, started_at
 from tests.waiting import until
 
 

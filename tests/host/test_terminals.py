@@ -20,7 +20,7 @@ from kasmon.errors import (
     TmuxTooOldError,
     UnavailableError,
 )
-from kasmon.host.alive import is_running, lock_holder
+from kasmon.host.alive import lock_holder
 from kasmon.host.link import HostLink
 from kasmon.host.wire import Do, Forget, Look, Quit, Read, Rename, Start
 from kasmon.model.command import Answer, Interrupt, Mode, Prompt, Stop
@@ -28,6 +28,7 @@ from kasmon.model.event import NoticeRaised, Opened, SessionEnded, SessionStarte
 from kasmon.model.permission import AskKind, Decision, RequestId, SessionId
 from kasmon.model.state import SessionState
 from kasmon.paths import write_private
+from kasmon.process import is_running
 from tests.host.inn import Inn, python, sh
 from tests.waiting import auntil
 

@@ -9,7 +9,7 @@ from typing import Final
 
 import msgspec
 
-from kasmon.host.alive import HostLock, started_at
+from kasmon.host.alive import HostLock
 from kasmon.model.command import Launch, Mode, Receipt, ReceiptId, ReceiptState
 from kasmon.model.event import (
     Event,
@@ -31,6 +31,7 @@ from kasmon.model.event import (
 )
 from kasmon.model.permission import AskKind, Decision, Request, RequestId, SessionId, sealed
 from kasmon.paths import Places, write_private
+from kasmon.process import started_at
 from kasmon.store.log import EventLog
 
 ACTING: Final = {

@@ -16,8 +16,8 @@ import psutil
 import kasmon.sandbox.inside
 from kasmon.boot import boot
 from kasmon.errors import SandboxError, UnableError
-from kasmon.host.alive import is_running, started_at
 from kasmon.model.sandbox import Policy, Runtime, Tier
+from kasmon.process import is_running, started_at
 from kasmon.sandbox.base import Probe, Slept
 from tests.waiting import until
 

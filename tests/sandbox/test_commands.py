@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from kasmon.host.alive import is_running, lock_holder, started_at
+from kasmon.host.alive import lock_holder
 from kasmon.model.permission import SessionId
+from kasmon.process import is_running, started_at
 from kasmon.sandbox.jail.bubblewrap import Jail
 from tests.cli.forker import Forker
 from tests.cli.line import KASMON, Line, on_terminal

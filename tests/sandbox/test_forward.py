@@ -14,7 +14,7 @@ import pytest
 
 from kasmon.boot import boot
 from kasmon.errors import RefusedError, SandboxError
-from kasmon.sandbox.jail.process import started_at
+from kasmon.process import started_at
 from kasmon.sandbox.network.forwarding import Forward, Reach
 from tests.waiting import until
 

@@ -10,8 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from kasmon.process import fields
 from kasmon.sandbox.jail import cgroup, freeze, process
-from kasmon.sandbox.jail.process import fields, tree
+from kasmon.sandbox.jail.process import tree
 from tests.safety.mutation import without
 from tests.sandbox.conftest import Inmate, command_of
 from tests.waiting import until

@@ -11,11 +11,12 @@ from typing import Any
 
 import pytest
 
-from kasmon.host.alive import is_running, lock_holder, started_at
+from kasmon.host.alive import lock_holder
 from kasmon.model.event import ConfinementSeen, NoticeRaised, SandboxMoved
 from kasmon.model.permission import SessionId
 from kasmon.model.sandbox import Policy
 from kasmon.model.state import SessionState
+from kasmon.process import is_running, started_at
 from kasmon.sandbox.jail.bubblewrap import Jail
 from kasmon.sandbox.jail.ground import jail_user, may_use
 from kasmon.sandbox.jail.process import is_inside, tree

@@ -13,10 +13,11 @@ import pytest
 from kasmon.errors import RefusedError, SandboxError, UnableError
 from kasmon.model.sandbox import Mount, Runtime
 from kasmon.paths import Places, places
+from kasmon.process import started_at
 from kasmon.sandbox.jail import cgroup, ground, starting
 from kasmon.sandbox.jail.bubblewrap import Jail
 from kasmon.sandbox.jail.ground import Ground
-from kasmon.sandbox.jail.process import holder, started_at
+from kasmon.sandbox.jail.process import holder
 from tests.sandbox.conftest import TINY, Inmate, open_to_others, policy
 from tests.sandbox.test_attack import unguarded
 from tests.waiting import until

@@ -12,10 +12,11 @@ import anyio
 import pytest
 from mcp import Client, StdioServerParameters
 
-from kasmon.host.alive import is_running, lock_holder, started_at
+from kasmon.host.alive import lock_holder
 from kasmon.model.permission import SessionId
 from kasmon.model.sandbox import Policy
 from kasmon.model.session import Session
+from kasmon.process import is_running, started_at
 from kasmon.sandbox.jail.bubblewrap import Jail
 from kasmon.supervisor.look import look_once
 from tests.cli.line import KASMON, Line

@@ -20,10 +20,11 @@ import pytest
 
 from kasmon.errors import NotFoundError, RefusedError, SandboxError
 from kasmon.model.sandbox import Mount
+from kasmon.process import started_at
 from kasmon.sandbox.jail import seccomp
 from kasmon.sandbox.jail.bubblewrap import Jail
 from kasmon.sandbox.jail.probing import lacking
-from kasmon.sandbox.jail.process import started_at, tree
+from kasmon.sandbox.jail.process import tree
 from tests.sandbox.conftest import command_of, open_to_others, policy
 from tests.sandbox.test_attack import NO_FILTER
 from tests.waiting import until

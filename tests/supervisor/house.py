@@ -11,11 +11,12 @@ from typing import Any
 
 import psutil
 
-from kasmon.host.alive import HostLock, is_running, lock_holder, started_at
+from kasmon.host.alive import HostLock, lock_holder
 from kasmon.model.command import Launch, Mode
 from kasmon.model.event import Event, Opened, SessionCreated, SessionEnded, SessionStarted
 from kasmon.model.permission import SessionId
 from kasmon.paths import Places
+from kasmon.process import is_running, started_at
 from kasmon.store.log import Cursor, EventLog
 from tests.waiting import until
 

@@ -24,7 +24,7 @@ from kasmon.errors import (
     UnavailableError,
     UsageError,
 )
-from kasmon.host.alive import lock_holder, started_at
+from kasmon.host.alive import lock_holder
 from kasmon.host.book import wanted as launch_of
 from kasmon.model.command import Answer, Mode
 from kasmon.model.event import RequestAnswered, SessionEnded, SessionStarted
@@ -32,6 +32,7 @@ from kasmon.model.permission import Decision, SessionId
 from kasmon.model.session import Session
 from kasmon.model.state import SessionState
 from kasmon.paths import write_private
+from kasmon.process import started_at
 from kasmon.store.log import EventLog
 from kasmon.supervisor import verb
 from kasmon.supervisor.begin import begin

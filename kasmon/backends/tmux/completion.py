@@ -10,13 +10,14 @@ import os
 import re
 import sys
 from collections.abc import Sequence
-from pathlib import Path, PurePath
+from pathlib import PurePath
 from typing import Final, NamedTuple, Protocol
 
 from kasmon.backends.tmux.eyes import Seen
 from kasmon.backends.tmux.processes import table
 from kasmon.backends.tmux.typist import Typist
 from kasmon.errors import KasmonError
+from kasmon.process import fields
 from kasmon.screens.reading import Reading
 from kasmon.tmux.standing import changed
 
@@ -167,8 +168,5 @@ def has_terminal(pid: int) -> bool:
     """Whether process *pid*, a shell, has its terminal to itself. Blocks, shortly."""
     if sys.platform != "linux":
         return table().is_back_at_shell(pid) is True
-    try:
-        fields = Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()
-    except OSError:
-        return False
-    return fields[2] == fields[5]
+    told = fields(pid)
+    return told is not None and told[2] == told[5]

@@ -17,6 +17,7 @@ import psutil
 
 from kasmon.clean import clean_line
 from kasmon.model.permission import AskKind
+from kasmon.process import fields
 
 LARGEST: Final = 64 * 1024
 STARTED_WITHIN_S: Final = 5.0
@@ -104,8 +105,8 @@ def _is_its(entry: _Entry, pid: int) -> bool:
     """Whether the process that has the pid now is the one that wrote the file."""
     try:
         if sys.platform == "linux" and entry.proc_start:
-            fields = Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()
-            return fields[0] != b"Z" and fields[19].decode() == entry.proc_start
+            told = fields(pid)
+            return told is not None and told[0] != b"Z" and told[19].decode() == entry.proc_start
         began = float(psutil.Process(pid).create_time())
     except (OSError, IndexError, psutil.Error):
         return False

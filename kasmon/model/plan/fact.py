@@ -76,7 +76,7 @@ class TaskChecking(Fact, frozen=True, kw_only=True, tag="task.checking"):
     pid: int = 0
     """0 where it runs on another machine, in which the one who comes after us finds it by its session."""
     pid_started: float | None = None
-    """As `host.alive.started_at` has it."""
+    """As `process.started_at` has it."""
     pid_boot: str = ""
     mark: str = ""
     """What all that it starts carries in its environment."""

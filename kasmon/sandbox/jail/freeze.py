@@ -14,8 +14,9 @@ from typing import Final
 import msgspec
 
 from kasmon.paths import write_private
+from kasmon.process import fields
 from kasmon.sandbox.jail.cgroup import Group
-from kasmon.sandbox.jail.process import LOOK_S, children, fields, send, threads
+from kasmon.sandbox.jail.process import LOOK_S, children, send, threads
 
 STOP_S: Final = 2.0
 STILL: Final = frozenset({b"T", b"t", b"Z", b"X"})

@@ -1,4 +1,4 @@
-"""Processes of this machine as /proc tells of them: who it is, whether it lives, and all that it started."""
+"""Processes of this machine, as /proc tells: whether one lives, all that it started, and signals that reach it."""
 
 import contextlib
 import fcntl
@@ -10,39 +10,20 @@ from pathlib import Path
 from typing import Final
 
 from kasmon.boot import boot
+from kasmon.process import SAME_S, fields, is_running
+from kasmon.process import started_at as started_at
 
 PROC: Final = Path("/proc")
-TICKS: Final = os.sysconf("SC_CLK_TCK")
 TELLS_CHILDREN: Final = (PROC / "thread-self/children").exists()
 """Whether this kernel was built to say who a process's children are; otherwise all are asked for their parent."""
 FLOCK: Final = "hhqqi4x"
 """`struct flock` of the machines that a jail can be made on."""
-SAME_S: Final = 0.5 / TICKS
 LOOK_S: Final = 0.002
-
-
-def fields(pid: int, task: int = 0) -> list[bytes] | None:
-    """What /proc says of process *pid* (or of one of its threads), from its state on; None if there is none.
-
-    0 is the state's letter, 1 its parent, 11 and 12 its own ticks, 13 and 14 those of ended children, 19 its start.
-    """
-    path = PROC / f"{pid}/task/{task}/stat" if task else PROC / f"{pid}/stat"
-    try:
-        return path.read_bytes().rpartition(b")")[2].split()
-    except OSError:
-        return None
-
-
-def started_at(pid: int) -> float | None:
-    """When process *pid* started, in seconds since boot; None if there is none or it is a zombie."""
-    told = fields(pid)
-    return None if told is None or told[0] in (b"Z", b"X") else int(told[19]) / TICKS
 
 
 def lives(pid: int, started: float, of_boot: str) -> bool:
     """Whether process *pid* that started at *started* in boot *of_boot* still is that one, and no zombie."""
-    now = started_at(pid) if pid > 0 and of_boot == boot() else None
-    return now is not None and abs(now - started) < SAME_S
+    return pid > 0 and of_boot == boot() and is_running(pid, started)
 
 
 def threads(pid: int) -> list[int]:

@@ -10,9 +10,10 @@ from pathlib import Path
 from kasmon.errors import SandboxError
 from kasmon.model.permission import SessionId
 from kasmon.model.sandbox import Policy, Runtime, Size
+from kasmon.process import started_at
 from kasmon.sandbox.jail import cgroup
 from kasmon.sandbox.jail.ground import Ground
-from kasmon.sandbox.jail.process import gone, holder, send, started_at
+from kasmon.sandbox.jail.process import gone, holder, send
 from kasmon.sandbox.network import gate
 
 

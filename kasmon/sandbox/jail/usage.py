@@ -7,8 +7,9 @@ from typing import Final
 import msgspec
 
 from kasmon.model.sandbox import Size
+from kasmon.process import TICKS, fields
 from kasmon.sandbox.jail.cgroup import Group
-from kasmon.sandbox.jail.process import PROC, TICKS, fields, tree
+from kasmon.sandbox.jail.process import PROC, tree
 from kasmon.sandbox.jail.tree import weigh
 
 PAGE: Final = os.sysconf("SC_PAGE_SIZE")

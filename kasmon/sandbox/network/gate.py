@@ -23,7 +23,8 @@ import msgspec
 from kasmon.boot import boot
 from kasmon.errors import KasmonError, SandboxError
 from kasmon.paths import SOCKET_PATH_BYTES, write_private
-from kasmon.sandbox.jail.process import lives, started_at
+from kasmon.process import started_at
+from kasmon.sandbox.jail.process import lives
 from kasmon.sandbox.network.allow import allowlist
 from kasmon.sandbox.network.denial import Denial, read_denials
 

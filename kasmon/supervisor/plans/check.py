@@ -16,8 +16,8 @@ from kasmon.backends.family import MARK, Family
 from kasmon.backends.tmux.ending import signal_name
 from kasmon.boot import boot
 from kasmon.clean import clean_block
-from kasmon.host.alive import is_running, started_at
 from kasmon.model.plan.fact import TaskChecked, TaskChecking
+from kasmon.process import is_running, started_at
 
 LIMIT_S: Final = 600.0
 """How long a check may take, in seconds."""

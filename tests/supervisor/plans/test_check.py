@@ -10,8 +10,8 @@ import psutil
 import pytest
 
 from kasmon.errors import UnavailableError
-from kasmon.host.alive import started_at
 from kasmon.model.plan.fact import TaskChecked, TaskChecking
+from kasmon.process import started_at
 from kasmon.supervisor.plans.check import KEPT_BYTES, end_left, run_check
 from kasmon.supervisor.plans.session import variables
 from tests.model.plan.plans import task

@@ -16,7 +16,6 @@ import pytest
 from kasmon.config import Config
 from kasmon.config.schema import Plans
 from kasmon.errors import KasmonError
-from kasmon.host.alive import is_running
 from kasmon.host.spawn import spawn_runner
 from kasmon.model.command import Mode
 from kasmon.model.fleet import Fleet
@@ -27,6 +26,7 @@ from kasmon.model.plan.read import read
 from kasmon.model.plan.run import PlanRun, TaskState
 from kasmon.model.plan.spec import Plan
 from kasmon.model.state import SessionState
+from kasmon.process import is_running
 from kasmon.store.plan import PlanBook
 from kasmon.supervisor.create import NewSession, prepare
 from kasmon.supervisor.look import look_once
