@@ -103,7 +103,6 @@ def delivered(count: int) -> Figure:
         value=bad,
         unit="prompts",
         target=0,
-        judged=bad,
         samples=count,
         note=f"{told(tallies)}; from the wish to `submitted` p50 {percentile(took_ms, 0.5):.0f} ms, "
         f"p95 {percentile(took_ms, 0.95):.0f} ms",

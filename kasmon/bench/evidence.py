@@ -45,7 +45,6 @@ def _observing(source: str, how: str, seconds: float) -> Figure:
         value=share,
         unit="% of a core",
         target=10,
-        judged=share,
         samples=1,
         note=f"the tmux host; the tmux server, which draws all of it, takes {around:.1f} %",
     )
@@ -90,7 +89,6 @@ def _change(source: str, seconds: float) -> Figure:
         value=late,
         unit="ms",
         target=SOURCES[source],
-        judged=late,
         samples=len(delays),
         note=f"p50 {percentile(delays, 0.5):.0f} ms; from the agent's write to the fleet that the dashboard shows",
     )

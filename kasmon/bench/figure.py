@@ -17,13 +17,16 @@ class Figure(msgspec.Struct, frozen=True, kw_only=True):
     unit: Literal["ms", "% of a core", "MB", "x", "prompts"]
     target: float | None = None
     """What we want `judged` to be at most; None where it is only told."""
-    judged: float
-    """`value`, or its ratio to `limit`; the README says which."""
     limit: float | None = None
     """The limit, measured in the same run, in the same unit."""
     limit_name: str = ""
     samples: int = 0
     note: str = ""
+
+    @property
+    def judged(self) -> float:
+        """What is held against the target: the ratio of `value` to its limit; `value` itself where there is none."""
+        return self.value if self.limit is None else self.value / self.limit
 
     @property
     def met(self) -> bool | None:
@@ -41,7 +44,6 @@ def ratio(
         value=value,
         unit="ms",
         target=target,
-        judged=value / limit,
         limit=limit,
         limit_name=limit_name,
         samples=len(values),

@@ -29,7 +29,6 @@ def stall(seconds: float) -> Figure:
         value=worst,
         unit="ms",
         target=100,
-        judged=worst,
         samples=len(lags),
         note="the longest turn of the screen's loop, its first second left out",
     )

@@ -42,7 +42,6 @@ def keeping(rounds: int, files: int = FILES, size_bytes: int = BYTES) -> list[Fi
             value=middle,
             unit="ms",
             target=50,
-            judged=middle,
             samples=rounds,
             note=f"p95 {percentile(same, 0.95):.0f} ms; where one file is new, p50 {percentile(other, 0.5):.0f} ms",
         )

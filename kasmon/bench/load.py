@@ -31,7 +31,6 @@ def idle(seconds: float) -> Figure:
         value=share,
         unit="% of a core",
         target=1.5,
-        judged=share,
         samples=1,
         note="dashboard, tmux host and tmux server together",
     )
@@ -62,7 +61,6 @@ def busy(seconds: float) -> list[Figure]:
             value=percentile(delays, 0.95),
             unit="ms",
             target=50,
-            judged=percentile(delays, 0.95),
             samples=len(delays),
             note=f"p50 {percentile(delays, 0.5):.1f} ms; from the write in the pane to the write on our terminal",
         ),
@@ -71,7 +69,6 @@ def busy(seconds: float) -> list[Figure]:
             value=share,
             unit="% of a core",
             target=12,
-            judged=share,
             samples=1,
             note="ten lines a second each; dashboard, tmux host and tmux server together",
         ),

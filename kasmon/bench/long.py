@@ -40,7 +40,6 @@ def last_page(rounds: int, events: int = EVENTS) -> list[Figure]:
             value=value,
             unit="ms",
             target=300,
-            judged=value,
             samples=rounds,
             note="from the key that selects the session; the dashboard runs, and has not read the session's log yet",
         ),

@@ -32,7 +32,6 @@ def sweeping(rounds: int) -> Figure:
         value=middle,
         unit="ms",
         target=300,
-        judged=middle,
         samples=rounds,
         note=f"{len(hits)} of them collide; where one changed, only that one is looked at",
     )

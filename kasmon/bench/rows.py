@@ -24,7 +24,6 @@ def changing(seconds: float) -> Figure:
         value=share,
         unit="% of a core",
         target=6,
-        judged=share,
         samples=1,
         note="200 alive; making the changed values is part of it",
     )

@@ -85,7 +85,8 @@ def main(names: Sequence[str] = (), *, rounds: int = 9, seconds: float = 10.0, j
             continue
         figures += found if isinstance(found, list) else [found]
     if json:
-        found_here = {"schema": 1, "machine": machine(), "figures": figures, "left_out": left_out}
+        told = [msgspec.to_builtins(figure) | {"judged": figure.judged} for figure in figures]
+        found_here = {"schema": 1, "machine": machine(), "figures": told, "left_out": left_out}
         print(msgspec.json.encode(found_here).decode())
     else:
         print("\n".join([machine(), "", table(figures), *_left_out(left_out)]))

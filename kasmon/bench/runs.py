@@ -150,4 +150,4 @@ def _timed(inside: Channel, interpreter: Interpreter, rounds: int) -> list[float
 
 
 def _figure(name: str, value: float, target: float | None, samples: int, note: str = "") -> Figure:
-    return Figure(name=name, value=value, unit="ms", target=target, judged=value, samples=samples, note=note)
+    return Figure(name=name, value=value, unit="ms", target=target, samples=samples, note=note)

@@ -66,7 +66,6 @@ def memory(rounds: int) -> Figure:
         value=value,
         unit="MB",
         target=1.6,
-        judged=value / limit,
         limit=limit,
         limit_name="bare Textual",
         samples=rounds,

@@ -49,7 +49,6 @@ def event_to_screen(seconds: float, sessions: int = SESSIONS, rate_hz: float = R
             value=percentile(delays, 0.95),
             unit="ms",
             target=50,
-            judged=percentile(delays, 0.95),
             samples=len(delays),
             note=f"p50 {percentile(delays, 0.5):.1f} ms; {told}; a bare Textual app that does nothing but follow this "
             f"log, in the same run: p50 {percentile(limits, 0.5):.1f} ms, p95 {percentile(limits, 0.95):.1f} ms",
@@ -59,7 +58,6 @@ def event_to_screen(seconds: float, sessions: int = SESSIONS, rate_hz: float = R
             value=share,
             unit="% of a core",
             target=25,
-            judged=share,
             samples=1,
             note="the dashboard and its guard; whoever writes the logs is left out",
         ),
