@@ -16,7 +16,7 @@ TALK = "".join(
 )
 FOOT = (
     "\r\n\x1b[1m›\x1b[0m \x1b[2mAsk Codex to do anything\x1b[0m\r\n\r\n"
-    "  \x1b[38;5;223mGPT-5.5 default\x1b[39m · \x1b[38;5;151m/home/somebody/work\x1b[39m\r\n"
+    "  \x1b[38;5;223mGPT-5.5 default\x1b[39m · \x1b[38;5;151m~/work\x1b[39m\r\n"
     "  ← for agents · \x1b[1m?\x1b[0m for shortcuts\x1b[36;3H"
 )
 START = f"\x1b[H\x1b[2J{TALK}\x1b[32;1H"
