@@ -13,7 +13,7 @@ from kasmon.commands.output import note, say, tell
 from kasmon.commands.plan_objects import plan_object, run_object
 from kasmon.commands.plan_report import follow, report
 from kasmon.config import Config, load
-from kasmon.errors import KasmonError, PlanFaultyError, RefusedError, UnableError, UsageError
+from kasmon.errors import PlanFaultyError, RefusedError, UnableError, UsageError
 from kasmon.model.plan import drawing
 from kasmon.model.plan.change import changes
 from kasmon.model.plan.fact import Deed
@@ -23,12 +23,10 @@ from kasmon.model.plan.run import PlanRun
 from kasmon.model.plan.spec import Plan, placed
 from kasmon.paths import expanded, places
 from kasmon.store.plan import plans
-from kasmon.supervisor.git import repository
 from kasmon.supervisor.look import look_once
-from kasmon.supervisor.plans import acts, agreement, start
+from kasmon.supervisor.plans import acts, agreement, start, worktrees
 from kasmon.supervisor.plans.folders import PlanFolders
 from kasmon.supervisor.plans.see import agreed, see
-from kasmon.supervisor.worktree import remove
 
 OUTCOMES = {"done": 0, "claimed": 0, "failed": 1, "aborted": 1}
 """How a plan ended -> the exit code of whoever waited for it."""
@@ -198,22 +196,7 @@ def clean(wanted: str, *, wants_json: bool) -> None:
         RefusedError: if one of them has to stay, or the plan is not over.
     """
     where = places()
-    book = start.found(where, wanted)
-    if book.run.state != "ended":
-        raise RefusedError(f"plan {book.plan!r} is not over.", hint=f"`kasmon plan abort {book.plan}` gives it up.")
-    repo = repository(Path(book.run.folder))
-    removed, kept = [], []
-    living = [session for session in look_once(where).sessions if session.plan == book.plan and session.exists]
-    for path in sorted((book.folder / "trees").glob("*")):
-        try:
-            if repo is None:
-                raise RefusedError(f"the repository of {str(path)!r} is gone.")
-            if there := next((session.name for session in living if Path(session.workdir).is_relative_to(path)), ""):
-                raise RefusedError(f"session {there!r} is still in {str(path)!r}.", hint=f"`kasmon stop {there}`")
-            remove(repo, path)
-            removed.append(str(path))
-        except KasmonError as error:
-            kept.append(error.message)
+    removed, kept = worktrees.clean(start.found(where, wanted), look_once(where))
     if wants_json:
         tell(answer(removed=removed, kept=kept))
     else:
