@@ -16,6 +16,7 @@ from kasmon.sandbox.jail.bubblewrap import Jail
 from kasmon.sandbox.jail.ground import OF_ROOT, jail_user
 from kasmon.sandbox.jail.process import holder
 from kasmon.sandbox.jail.tree import raze
+from tests.sandbox.agents import Agent, running
 from tests.sandbox.required import need_jail, nothing_is_left
 
 TINY = Path(__file__).with_name("tiny")
@@ -75,6 +76,13 @@ def open_to_others(folder: Path) -> Path:
     folder.mkdir(parents=True, exist_ok=True)
     folder.chmod(0o777)
     return folder
+
+
+@pytest.fixture(scope="module")
+def agent() -> Iterator[Agent]:
+    """The agent of a sandbox without one, for all tests of a module."""
+    with running() as agent:
+        yield agent
 
 
 @pytest.fixture

@@ -23,12 +23,6 @@ from tests.sandbox.agents import Agent, running
 from tests.waiting import until
 
 
-@pytest.fixture(scope="module")
-def agent() -> Iterator[Agent]:
-    with running() as agent:
-        yield agent
-
-
 @pytest.fixture
 def channel(agent: Agent) -> Iterator[Channel]:
     channel = agent.channel("dev-1")

@@ -38,12 +38,6 @@ DIES: dict[Interpreter, str] = {
 
 
 @pytest.fixture(scope="module")
-def agent() -> Iterator[Agent]:
-    with running() as agent:
-        yield agent
-
-
-@pytest.fixture(scope="module")
 def channel(agent: Agent) -> Iterator[Channel]:
     channel = agent.channel("analysis")
     channel.prewarm(INTERPRETERS)

@@ -11,12 +11,6 @@ from tests.sandbox.agents import Agent, Raw, running
 from tests.waiting import until
 
 
-@pytest.fixture(scope="module")
-def agent() -> Iterator[Agent]:
-    with running() as agent:
-        yield agent
-
-
 @pytest.fixture
 def client(agent: Agent) -> Raw:
     return agent.connect()

@@ -7,15 +7,9 @@ import pytest
 
 from kasmon.model.sandbox import Ran
 from kasmon.sandbox.channel import Channel
-from tests.sandbox.agents import Agent, running
+from tests.sandbox.agents import Agent
 
 pytestmark = pytest.mark.skipif(shutil.which("node") is None, reason="node is not installed")
-
-
-@pytest.fixture(scope="module")
-def agent() -> Iterator[Agent]:
-    with running() as agent:
-        yield agent
 
 
 @pytest.fixture(scope="module")

@@ -7,14 +7,8 @@ import pytest
 
 from kasmon.model.sandbox import Ran
 from kasmon.sandbox.channel import Channel
-from tests.sandbox.agents import Agent, running
+from tests.sandbox.agents import Agent
 from tests.waiting import until
-
-
-@pytest.fixture(scope="module")
-def agent() -> Iterator[Agent]:
-    with running() as agent:
-        yield agent
 
 
 @pytest.fixture(scope="module")

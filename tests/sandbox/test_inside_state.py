@@ -13,12 +13,6 @@ from tests.sandbox.agents import Agent, running
 CANARY = "kasmon-canary-5d41402abc4b2a76"
 
 
-@pytest.fixture(scope="module")
-def agent() -> Iterator[Agent]:
-    with running() as agent:
-        yield agent
-
-
 @pytest.fixture
 def channel(agent: Agent) -> Iterator[Channel]:
     """Fresh interpreters in an agent that others used before."""
