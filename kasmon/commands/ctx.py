@@ -12,12 +12,11 @@ from kasmon.commands.table import state_words, wave_words
 from kasmon.errors import UsageError
 from kasmon.model.fleet import Fleet, peers_of
 from kasmon.model.permission import SessionId
-from kasmon.model.session import Session
 from kasmon.paths import places
 from kasmon.supervisor import verb
 from kasmon.supervisor.find import find
 from kasmon.supervisor.look import look_once
-from kasmon.supervisor.plans.context import Context, context_of
+from kasmon.supervisor.plans.context import Context, context_of, now_of
 
 OWN_ID = ("KASMON_SESSION", "KASMOS_SESSION")
 
@@ -41,7 +40,7 @@ def ctx(wanted: str | None, *, done: str | None, waiting: str | None, wants_json
     fleet = look_once(where)
     session = fleet.get(session.id) or session
     context = context_of(where, session.id)
-    peers = [_told(peer) for peer in peers_of(fleet, session)] if context is None else _of_plan(context, fleet)
+    peers = [now_of(peer) for peer in peers_of(fleet, session)] if context is None else _of_plan(context, fleet)
     if wants_json:
         more = {"peer_sessions": peers, "notes": None if context is None else context.notes}
         tell(answer(session=session_object(session) | more))
@@ -91,19 +90,8 @@ def _of_plan(context: Context, fleet: Fleet) -> list[dict[str, Any]]:
         session = fleet.get(SessionId(peer.id or ""))
         now = {"id": peer.id, "name": peer.name, "task": peer.task, "state": None, "waits": None, "done": None}
         beside = {"title": peer.title, "task_state": peer.task_state, "branch": peer.branch, "files": [*peer.files]}
-        told.append((now if session is None else _told(session)) | beside)
+        told.append((now if session is None else now_of(session)) | beside)
     return told
-
-
-def _told(peer: Session) -> dict[str, Any]:
-    return {
-        "id": peer.id,
-        "name": peer.name,
-        "task": peer.task,
-        "state": peer.state.value,
-        "waits": peer.waits or None,
-        "done": peer.done,
-    }
 
 
 def _words(peer: Mapping[str, Any], fleet: Fleet) -> str:

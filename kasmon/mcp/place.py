@@ -13,7 +13,7 @@ from kasmon.paths import Places
 from kasmon.supervisor import verb
 from kasmon.supervisor.find import find
 from kasmon.supervisor.look import look_once
-from kasmon.supervisor.plans.context import context_of
+from kasmon.supervisor.plans.context import context_of, now_of
 
 OWN_ID: Final = ("KASMON_SESSION", "KASMOS_SESSION")
 
@@ -77,23 +77,12 @@ class Place:
         session = find(fleet, self._id)
         context = context_of(self._places, session.id)
         if context is None:
-            return {"peers": [_told(peer) for peer in peers_of(fleet, session)]}
+            return {"peers": [now_of(peer) for peer in peers_of(fleet, session)]}
         told = []
         for peer in context.peer_sessions:
             now = fleet.get(SessionId(peer.id or ""))
-            told.append(msgspec.to_builtins(peer) | ({} if now is None else _told(now)))
+            told.append(msgspec.to_builtins(peer) | ({} if now is None else now_of(now)))
         return {"peers": told}
 
     def _session(self) -> Session:
         return find(look_once(self._places), self._id)
-
-
-def _told(peer: Session) -> dict[str, Any]:
-    return {
-        "id": peer.id,
-        "name": peer.name,
-        "task": peer.task,
-        "state": peer.state.value,
-        "waits": peer.waits or None,
-        "done": peer.done,
-    }

@@ -88,7 +88,8 @@ def is_agreed(places: Places, resolved: Resolved) -> bool:
 
 
 def check_agreed(places: Places, resolved: Resolved, *, agrees: bool) -> None:
-    """
+    """Note what a person agrees to now.
+
     Raises:
         RefusedError: if nobody has agreed, now or before, to what its sandbox is handed.
     """

@@ -25,8 +25,6 @@ from kasmon.tui.sandbox_words import Entry, about, entries, head, point_of, row,
 ROOMY: Final = 120
 """From this width on what is told of an entry stands beside the list, else below it."""
 PICK: Final = "box_pick"
-SHOWN_BELOW: Final = 9
-"""Rows for what is told of an entry where it stands below."""
 NOTHING: Final = (
     ("Nothing ran here yet.", Token.TEXT),
     ("Each turn is listed with its code and its end, and is kept before and after.", Token.NOTICE),

@@ -30,7 +30,6 @@ from kasmon.sandbox.network.denial import Denial, read_denials
 
 MOUNTED: Final = "/run/kasmon"
 """Where the sandbox sees the gate's `inside` folder."""
-DOOR: Final = f"{MOUNTED}/proxy.sock"
 PORT: Final = 3128
 """On the sandbox's own loopback, where `inside/forward.py` takes what programs send to their proxy."""
 INSIDE: Final[Mapping[str, str]] = {

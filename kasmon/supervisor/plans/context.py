@@ -4,6 +4,7 @@
 """
 
 from collections.abc import Mapping
+from typing import Any
 
 import msgspec
 
@@ -11,6 +12,7 @@ from kasmon.model.fleet import Fleet
 from kasmon.model.permission import SessionId
 from kasmon.model.plan.run import PlanRun, TaskState
 from kasmon.model.plan.spec import Plan
+from kasmon.model.session import Session
 from kasmon.paths import Places, write_private
 
 ON = (TaskState.RUNNING, TaskState.CLAIMED)
@@ -53,6 +55,18 @@ def context_of(places: Places, session: SessionId) -> Context | None:
         return msgspec.json.decode(places.context(session).read_bytes(), type=Context)
     except (OSError, msgspec.DecodeError, UnicodeDecodeError):
         return None
+
+
+def now_of(peer: Session) -> dict[str, Any]:
+    """What the log of *peer* says of it now, as an agent beside it is told."""
+    return {
+        "id": peer.id,
+        "name": peer.name,
+        "task": peer.task,
+        "state": peer.state.value,
+        "waits": peer.waits or None,
+        "done": peer.done,
+    }
 
 
 class Contexts:
