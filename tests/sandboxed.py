@@ -66,7 +66,7 @@ def interpreters(name: str, state: SessionState = SessionState.IDLE, **fields: A
         "abilities": ("interrupts", "streams"),
     }
     lives = fields.pop("housing", housing())
-    return session(name, state, housing=lives, phase=lives.phase.value, **{**base, **fields})
+    return session(name, state, housing=lives, **{**base, **fields})
 
 
 def house() -> Fleet:

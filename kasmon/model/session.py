@@ -53,8 +53,6 @@ class Session(msgspec.Struct, frozen=True, kw_only=True):
     peers: int | None = None
     plan: str | None = None
     sandbox: str | None = None
-    phase: str | None = None
-    expires_at: float | None = None
     housing: Housing | None = None
     """Its sandbox; None where it has none, or nobody knows of it yet."""
     created_at: float = 0.0
@@ -122,6 +120,16 @@ class Session(msgspec.Struct, frozen=True, kw_only=True):
     forgotten: bool = False
     host: HostSeen | None = None
     """Filled in by whoever looked; None where nobody did."""
+
+    @property
+    def phase(self) -> str | None:
+        """The phase of its sandbox; None where it has none."""
+        return None if self.housing is None else self.housing.phase.value
+
+    @property
+    def expires_at(self) -> float | None:
+        """When its sandbox is paused or ends if nobody uses it; None where it has none, or it is kept for ever."""
+        return None if self.housing is None else self.housing.expires_at
 
     @property
     def exists(self) -> bool:

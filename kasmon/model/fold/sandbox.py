@@ -54,13 +54,7 @@ def _moved_to(session: Session, housing: Housing | None) -> Session:
     """*session* in *housing*; an interpreter session's process is its sandbox's."""
     if housing is None:
         return session
-    session = msgspec.structs.replace(
-        session,
-        housing=housing,
-        sandbox=housing.tier,
-        phase=housing.phase.value,
-        expires_at=housing.expires_at,
-    )
+    session = msgspec.structs.replace(session, housing=housing, sandbox=housing.tier)
     if session.mode is not Mode.INTERPRETER:
         return session
     runtime = housing.runtime
