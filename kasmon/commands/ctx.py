@@ -14,11 +14,9 @@ from kasmon.model.fleet import Fleet, peers_of
 from kasmon.model.permission import SessionId
 from kasmon.paths import places
 from kasmon.supervisor import verb
-from kasmon.supervisor.find import find
+from kasmon.supervisor.find import find, own_id
 from kasmon.supervisor.look import look_once
 from kasmon.supervisor.plans.context import Context, context_of, now_of
-
-OWN_ID = ("KASMON_SESSION", "KASMOS_SESSION")
 
 
 def ctx(wanted: str | None, *, done: str | None, waiting: str | None, wants_json: bool) -> None:
@@ -34,7 +32,7 @@ def ctx(wanted: str | None, *, done: str | None, waiting: str | None, wants_json
         KasmonError: why it could not be noted.
     """
     where = places()
-    session = find(look_once(where), wanted or own_id(os.environ))
+    session = find(look_once(where), wanted or own_session(os.environ))
     if done is not None or waiting is not None:
         asyncio.run(verb.declare(where, session, waiting=waiting, done=done))
     fleet = look_once(where)
@@ -59,15 +57,14 @@ def ctx(wanted: str | None, *, done: str | None, waiting: str | None, wants_json
     say(*(f"  beside  {_words(peer, fleet)}" for peer in peers))
 
 
-def own_id(variables: Mapping[str, str]) -> str:
+def own_session(variables: Mapping[str, str]) -> str:
     """The session whose agent's environment this is.
 
     Raises:
         UsageError: if it is none's.
     """
-    for name in OWN_ID:
-        if variables.get(name):
-            return variables[name]
+    if session := own_id(variables):
+        return session
     raise UsageError(
         "this is not run by a session's agent: KASMON_SESSION is not set.", hint="Say `kasmon ctx SESSION`."
     )

@@ -5,7 +5,7 @@ import os
 import sys
 from datetime import datetime
 
-from kasmon.commands.ctx import own_id
+from kasmon.commands.ctx import own_session
 from kasmon.commands.objects import answer, receipt_object
 from kasmon.commands.output import say, tell
 from kasmon.errors import KasmonError, UsageError
@@ -29,7 +29,7 @@ def tell_peer(wanted: str, text: str | None, *, wants_json: bool) -> None:
     """
     where = places()
     fleet = look_once(where)
-    teller = find(fleet, own_id(os.environ))
+    teller = find(fleet, own_session(os.environ))
     said = sys.stdin.read() if text == "-" else text or ""
     if not said.strip():
         raise UsageError("there is nothing to tell.", hint="kasmon tell PEER TEXT, or `-` to read it from stdin.")

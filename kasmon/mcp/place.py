@@ -1,8 +1,7 @@
 """Where an agent that is a session of kasmon's stands: its task, its peers, and that it says it is done."""
 
 import asyncio
-import os
-from typing import Any, Final
+from typing import Any
 
 import msgspec
 
@@ -14,13 +13,6 @@ from kasmon.supervisor import verb
 from kasmon.supervisor.find import find
 from kasmon.supervisor.look import look_once
 from kasmon.supervisor.plans.context import context_of, now_of
-
-OWN_ID: Final = ("KASMON_SESSION", "KASMOS_SESSION")
-
-
-def own_id() -> str:
-    """The session whose agent started this; empty if none did."""
-    return next((os.environ[name] for name in OWN_ID if os.environ.get(name)), "")
 
 
 class Place:

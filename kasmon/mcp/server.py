@@ -18,10 +18,11 @@ from kasmon.errors import UsageError
 from kasmon.host.wire import Printed
 from kasmon.mcp.desk import Desk, Told
 from kasmon.mcp.owner import Owner
-from kasmon.mcp.place import Place, own_id
+from kasmon.mcp.place import Place
 from kasmon.mcp.table import INSTRUCTIONS
 from kasmon.mcp.workshop import Workshop
 from kasmon.paths import Places
+from kasmon.supervisor.find import own_id
 from kasmon.supervisor.housing import NewSandbox
 
 SIGNALS: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
@@ -39,7 +40,7 @@ def serve(places: Places, config: Config, client: str, like: NewSandbox) -> int:
     """
     if sys.stdin is None or sys.stdout is None:
         raise UsageError("stdin or stdout is closed: there is nobody to serve.")
-    session = own_id()
+    session = own_id(os.environ)
     owner = Owner(places, client or session)
     workshop = Workshop(places, config, owner, like)
     desk = Desk(places, workshop, Place(places, session) if session else None)

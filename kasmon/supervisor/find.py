@@ -1,5 +1,9 @@
-"""Which session is meant: an id, an exact name, or an unambiguous id prefix, in this order; never a name prefix."""
+"""Which session is meant: an id, an exact name, or an unambiguous id prefix, in this order; never a name prefix.
 
+An agent's own session is the one that its environment names.
+"""
+
+from collections.abc import Mapping
 from typing import Final
 
 from kasmon.errors import AmbiguousSessionError, SessionNotFoundError
@@ -8,6 +12,13 @@ from kasmon.model.session import Session
 
 PREFIX_LENGTH: Final = 3
 """The shortest id prefix that counts, in characters."""
+OWN_ID: Final = ("KASMON_SESSION", "KASMOS_SESSION")
+"""The variables that name an agent's own session to it."""
+
+
+def own_id(variables: Mapping[str, str]) -> str:
+    """The session whose agent's environment this is; empty if it is none's."""
+    return next((variables[name] for name in OWN_ID if variables.get(name)), "")
 
 
 def find(fleet: Fleet, wanted: str) -> Session:

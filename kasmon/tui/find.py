@@ -1,5 +1,6 @@
 """The line below a transcript that takes what to search for, and says where it was found."""
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from textual.app import ComposeResult
@@ -69,6 +70,13 @@ class FindBar(Horizontal):
         self.words.told = ("", "soft")
         self.add_class("-shown")
         self.screen.set_focus(self.box)  # now: the next key may be there already
+
+    def heard(self, words: str, search: Callable[[str], None]) -> None:
+        """Have *search* look for *words*, which stand in the box now; not if other keys were faster."""
+        if self.is_open and words == self.written:
+            search(words)
+            if not self.words.writing:
+                self.keep()
 
     def keep(self) -> None:
         """Show the words, and no box any more."""

@@ -102,10 +102,7 @@ class Scrollback(Overlay):
 
     def on_find_changed(self, message: FindChanged) -> None:
         message.stop()
-        if self.find_bar.is_open and message.words == self.find_bar.written:  # else other keys were faster
-            self._search(message.words)
-            if not self.find_bar.words.writing:
-                self.find_bar.keep()
+        self.find_bar.heard(message.words, self._search)
 
     def _search(self, words: str) -> None:
         """Go to where *words* stand, from where the search began."""
