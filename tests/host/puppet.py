@@ -37,7 +37,10 @@ class Puppet:
         self.launch = launch
         if self.on_open is not None:
             await self.on_open()
+        early = [self._says.get_nowait() for _ in range(self._says.qsize())]
         self.say(SessionStarted(at=time.time(), pid=None, resume_id="talk-1"))
+        for word in early:  # a test that was quick: no agent says anything before it is there
+            self._says.put_nowait(word)
         return self
 
     def say(self, *words: Event | Chunk) -> None:

@@ -160,7 +160,7 @@ def test_where_the_agent_dies_during_a_run_it_is_said_that_nobody_knows_and_noth
         with ThreadPoolExecutor(1) as others:
             code = "from pathlib import Path\nPath('runs').open('a').write('x')\nimport time; time.sleep(60)"
             going = others.submit(channel.run, "python", code, timeout_s=90)
-            until((agent.workspace / "runs").exists)
+            until(lambda: (agent.workspace / "runs").exists() and (agent.workspace / "runs").read_text("utf-8"))
             agent.end()
             agent.start()
             with pytest.raises(AgentLostError) as lost:
