@@ -108,10 +108,11 @@ def check_agreed(places: Places, resolved: Resolved, *, agrees: bool) -> None:
 
 
 def _digest(resolved: Resolved) -> str:
-    """By which it is known later to be just this: whom it may reach belongs to what is handed over."""
+    """By which it is known later to be just this: whom it may reach, and what it sees, belongs to what is handed over."""
     confined = resolved.confined
-    content = msgspec.json.encode([resolved.agent, confined.files, confined.credentials, confined.network])
-    return hashlib.sha256(content).hexdigest()
+    handed = [confined.files, confined.credentials, confined.network]
+    seen = [confined.mounts, confined.project, confined.project_writable]
+    return hashlib.sha256(msgspec.json.encode([resolved.agent, *handed, *seen])).hexdigest()
 
 
 def _agreed(places: Places) -> dict[str, str]:

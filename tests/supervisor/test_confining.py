@@ -56,6 +56,9 @@ def test_what_is_handed_over_is_agreed_to_once_and_again_when_it_changes(here: P
 
     for changed in (
         resolved(files=(Handed(source="~/login"),), network=("example.org",)),
+        resolved(files=(Handed(source="~/login"),), mounts=(Mount(source="/srv", writable=True),)),
+        resolved(files=(Handed(source="~/login"),), project="/srv"),
+        resolved(files=(Handed(source="~/login"),), project="/srv", project_writable=True),
         resolved(files=(Handed(source="~/login", target="elsewhere"),)),
     ):
         with pytest.raises(RefusedError):
