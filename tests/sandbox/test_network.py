@@ -25,7 +25,7 @@ from tests.waiting import until
 
 pytestmark = pytest.mark.sandboxes
 
-FORWARD = Path(__file__).parents[2] / "kasmon" / "sandbox" / "inside" / "forward.py"
+OURS = Path(__file__).parents[2] / "kasmon" / "sandbox" / "inside"
 ASK = """
 import os, subprocess
 os.environ["no_proxy"] = os.environ["NO_PROXY"] = ""
@@ -81,7 +81,8 @@ def outward(jail: Jail, tmp_path: Path) -> Callable[..., Inmate]:
     folder = tmp_path / "inside"
     folder.mkdir()
     shutil.copy(TINY / "agent.py", folder)
-    shutil.copy(FORWARD, folder)
+    for name in ("forward.py", "nodeproxy.js"):
+        shutil.copy(OURS / name, folder)
     jail.ground = Ground(jail.places, folder)
 
     def make(name: str = "a", **more: object) -> Inmate:
@@ -158,6 +159,52 @@ def test_it_gets_past_its_proxy_by_no_other_way(outward: Callable[..., Inmate], 
         "    except OSError as error: print(error.strerror)\n"
     )
     assert "['proxy.sock']\nRead-only file system\nRead-only file system\n" == one.run(code).out
+
+
+NODE = """
+const ways = require("http"), safe = require("https");
+const asked = (way, url, options = {}) => new Promise((done) => way.get(url, options, (answer) => {
+  let said = answer.statusCode === 200 ? "" : `${answer.statusCode} `;
+  answer.on("data", (piece) => { said += piece; }).on("end", () => done(said));
+}).on("error", (error) => done(error.message)));
+const fetched = (url) => fetch(url).then((answer) => answer.text(), (error) => error.cause.message);
+(async () => {
+  const [plain, secure] = process.argv.slice(1);
+  const own = { agent: new ways.Agent({ keepAlive: true }), headers: ["Host", "localhost", "X-Own", "1"] };
+  console.log(await fetched(plain), await fetched(secure));
+  console.log(await asked(ways, plain), await asked(ways, plain, own), await asked(safe, secure));
+  const [far, safely] = ["http://other.example/", "https://other.example/"];
+  for (const each of [fetched(far), asked(ways, far), fetched(safely), asked(safe, safely)]) console.log(await each);
+  process.exit();
+})();
+"""
+RUN_NODE = """
+import os, subprocess
+os.environ |= {{"no_proxy": "", "NO_PROXY": "", "NODE_TLS_REJECT_UNAUTHORIZED": "0"}}
+done = subprocess.run(["node", "--no-warnings", "-e", {code!r}, *{urls!r}], capture_output=True, text=True)
+print(done.stdout, done.stderr, sep="", end="")
+"""
+
+
+@pytest.mark.skipif(not shutil.which("openssl"), reason="openssl is not installed")
+@pytest.mark.parametrize("guarded", [True, False])
+def test_node_programs_find_the_way_out_by_fetch_and_by_request(
+    outward: Callable[..., Inmate], server: int, secure: int, monkeypatch: pytest.MonkeyPatch, guarded: bool
+) -> None:
+    """Node looks for no proxy by itself; *guarded* is off where it is left to that."""
+    if not guarded:
+        monkeypatch.setattr(gate, "NODE_ALSO", "")
+    one = outward(hosts=(f"private:localhost:{server}", f"private:localhost:{secure}"))
+    urls = (f"http://localhost:{server}/", f"https://localhost:{secure}/")
+    said = [line for line in one.run(RUN_NODE.format(code=NODE, urls=urls)).out.splitlines() if line]
+
+    if not guarded:
+        assert "hello" not in "".join(said)
+        return
+    assert ["hello hello", "hello hello hello"] == said[:2]
+    assert all("other.example:80 is not on the list of this sandbox" in line for line in said[2:4])
+    assert all("the proxy refused other.example:443: 403" in line for line in said[4:])
+    assert 6 == len(said)
 
 
 def test_a_change_of_its_list_is_in_force_at_once(outward: Callable[..., Inmate], server: int) -> None:

@@ -348,7 +348,7 @@ class Jail:
         if policy.hosts:
             self.ground.make(policy.session)
             doors[gate.MOUNTED] = str(self._site(policy).open_gate(policy))
-            known.update(gate.INSIDE)
+            known = gate.finding(known)
         return scene(self.ground, policy, workdir, doors=doors, variables=known, programs=programs)
 
     def _writable(self, policy: Policy, workdir: str) -> list[str]:

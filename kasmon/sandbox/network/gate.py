@@ -35,12 +35,19 @@ PORT: Final = 3128
 INSIDE: Final[Mapping[str, str]] = {
     **dict.fromkeys(("http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY"), f"http://127.0.0.1:{PORT}"),
     **dict.fromkeys(("no_proxy", "NO_PROXY"), "localhost,127.0.0.1,::1"),
-    "NODE_USE_ENV_PROXY": "1",  # from node 24 on its own `fetch` goes by the proxy; before, only what asks for it
 }
 """The variables by which programs inside find their proxy."""
+NODE: Final = "NODE_OPTIONS"
+NODE_ALSO: Final = "--require /opt/kasmon/nodeproxy.js"
+"""Node programs do not find it by those."""
 READY_S: Final = 10.0
 ANSWER_S: Final = 5.0
 END_S: Final = 3.0
+
+
+def finding(variables: Mapping[str, str]) -> dict[str, str]:
+    """*variables* of programs inside, and those by which they find their proxy."""
+    return {**variables, **INSIDE, NODE: f"{variables.get(NODE, '')} {NODE_ALSO}".strip()}
 
 
 class Gate(msgspec.Struct, frozen=True, kw_only=True):
