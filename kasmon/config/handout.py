@@ -16,6 +16,8 @@ class Given(NamedTuple):
     what: str
     """A host, or a file below the home folder."""
     why: str
+    renews: bool = False
+    """A file whose renewed tokens are brought back."""
 
 
 HOSTS: Final[dict[str, tuple[Given, ...]]] = {
@@ -42,19 +44,19 @@ HOSTS: Final[dict[str, tuple[Given, ...]]] = {
 }
 FILES: Final[dict[str, tuple[Given, ...]]] = {
     "claude": (
-        Given(".claude/.credentials.json", "the log-in"),
+        Given(".claude/.credentials.json", "the log-in", renews=True),
         Given(".claude.json", "the account, and that its first questions are answered"),
     ),
     "codex": (
-        Given(".codex/auth.json", "the log-in"),
+        Given(".codex/auth.json", "the log-in", renews=True),
         Given(".codex/config.toml", "its model and provider, and which folders it trusts"),
     ),
     "opencode": (
-        Given(".local/share/opencode/auth.json", "the log-in"),
+        Given(".local/share/opencode/auth.json", "the log-in", renews=True),
         Given(".config/opencode/opencode.json", "its model and providers"),
     ),
     "gemini": (
-        Given(".gemini/oauth_creds.json", "the log-in"),
+        Given(".gemini/oauth_creds.json", "the log-in", renews=True),
         Given(".gemini/google_accounts.json", "the account"),
         Given(".gemini/settings.json", "how it logs in, and its model"),
     ),
@@ -68,4 +70,4 @@ def hosts(agent: str) -> tuple[str, ...]:
 
 def files(agent: str) -> tuple[Handed, ...]:
     """The files that the home of *agent* inside gets copies of."""
-    return tuple(Handed(source=f"~/{given.what}", target=given.what) for given in FILES[agent])
+    return tuple(Handed(source=f"~/{given.what}", target=given.what, renews=given.renews) for given in FILES[agent])

@@ -39,7 +39,8 @@ class Sandboxing(msgspec.Struct, frozen=True, kw_only=True):
     """Variables that each command inside gets, and nothing keeps: name, one of variable, file or command, aliases."""
     files: tuple[Handed, ...] = ()
     """For an agent inside: files of which its home gets a copy at each start, taken away when it ends: source, target
-    (empty is the same place below the home). One that is not there is left out."""
+    (empty is the same place below the home), renews (true: a log-in, whose renewed tokens are brought back then). One
+    that is not there is left out."""
 
 
 class Lifetime(msgspec.Struct, frozen=True, kw_only=True):

@@ -110,7 +110,8 @@ class Inmate:
         if is_over:
             try:
                 self._heard(await asyncio.to_thread(self._listen))
-                await asyncio.to_thread(inmate.left, self._places, self._launch.session)
+                for text in await asyncio.to_thread(inmate.left, self._places, self._launch.session):
+                    self._tell(text)
             except (KasmonError, OSError) as error:
                 self._tell(f"Its sandbox is not cleared up: {error}", is_bad=True)
 

@@ -94,6 +94,9 @@ class Handed(msgspec.Struct, frozen=True, kw_only=True):
     """Its path; `~` is the home folder of whoever starts the agent. Where it is not there, nothing is handed over."""
     target: str = ""
     """Where the copy lies, below the home inside; empty: as below the home outside."""
+    renews: bool = False
+    """It is a log-in as JSON, and what the agent renews in the copy is brought back when the agent has ended: tokens
+    and times alone, and only where nobody wrote the source meanwhile."""
 
 
 class Policy(msgspec.Struct, frozen=True, kw_only=True):

@@ -17,6 +17,7 @@ from kasmon.paths import expanded
 
 FILE_BYTES: Final = 1024 * 1024
 _FOLDER: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_OLD: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _NEW: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
@@ -89,6 +90,18 @@ def take_away(files: Sequence[Handed], home: Path) -> None:
             parts = PurePosixPath(place(handed)).parts
             with _below(home, parts[:-1], None) as folder:
                 os.unlink(parts[-1], dir_fd=folder)
+
+
+def copied(handed: Handed, home: Path) -> bytes | None:
+    """What the copy of *handed* in *home* holds now; None where no plain, small file is there, or behind a link."""
+    with contextlib.suppress(OSError, RefusedError):
+        parts = PurePosixPath(place(handed)).parts
+        with _below(home, parts[:-1], None) as folder:
+            file = os.open(parts[-1], _OLD, dir_fd=folder)
+        with os.fdopen(file, "rb") as copy:
+            if stat.S_ISREG(os.fstat(file).st_mode) and len(said := copy.read(FILE_BYTES + 1)) <= FILE_BYTES:
+                return said
+    return None
 
 
 @contextlib.contextmanager

@@ -16,7 +16,7 @@ from kasmon.model.command import Launch
 from kasmon.model.permission import SessionId
 from kasmon.model.sandbox import Mount, Policy, Runtime
 from kasmon.paths import Places, write_private
-from kasmon.sandbox import credential, handing
+from kasmon.sandbox import credential, handing, renewal
 from kasmon.sandbox.base import Slept
 from kasmon.sandbox.belongings import BIN, SESSION, Belongings, context
 from kasmon.sandbox.jail.bubblewrap import Jail
@@ -104,10 +104,13 @@ def confined(
         policy, jail = policy_of(places, launch.session), Jail(places)
         if SCRIPTED in argv:  # it is a part of kasmon
             policy = msgspec.structs.replace(policy, mounts=(*policy.mounts, Mount(source=str(KASMON))))
+        handed = renewal.noted(jail.ground.of(launch.session))  # whoever had it before may have been killed
         jail.destroy(policy, None)
         ground = jail.ground.make(launch.session)
         home = jail.ground.home(launch.session)
         looked = credential.looked_up(policy.credentials, around)
+        brought = renewal.bring_back(policy.files, home, handed)
+        renewal.note(policy.files, ground)
         handing.hand(policy.files, home, jail.ground.owner)
         belongings = Belongings(ground)
         belongings.make(jail.ground.owner, context(places, launch))
@@ -120,7 +123,7 @@ def confined(
             path=(BIN,),
         )
         told = [notice for notice in outfit.notices if "control group" not in notice]  # who began it said that before
-        notices = (*told, *looked.missing)
+        notices = (*brought, *told, *looked.missing)
         write_private(ground / NOTICES, msgspec.json.encode(notices))
     except KasmonError as error:
         raise LaunchError(
@@ -155,17 +158,23 @@ def thaw(places: Places, session: SessionId, runtime: Runtime) -> None:
     Jail(places).resume(policy_of(places, session), runtime, Slept(held=True))
 
 
-def left(places: Places, session: SessionId) -> None:
+def left(places: Places, session: SessionId) -> tuple[str, ...]:
     """End what is left of the jail of an agent that has ended, and take away what it was handed. Blocks.
+
+    What became of a log-in that it renewed, a sentence each.
 
     Raises:
         SandboxError: if something of it is left.
     """
     policy, jail = policy_of(places, session), Jail(places)
+    handed = renewal.noted(jail.ground.of(session))
     jail.destroy(policy, None)
     home = jail.ground.home(session)
-    if home.is_dir():
-        handing.take_away(policy.files, home)
+    if not home.is_dir():
+        return ()
+    told = renewal.bring_back(policy.files, home, handed)
+    handing.take_away(policy.files, home)
+    return told
 
 
 def forget(places: Places, session: SessionId) -> str:

@@ -69,6 +69,8 @@ def told(resolved: Resolved, workdir: str) -> tuple[str, ...]:
     lines += [f"It sees {mount.source!r}{', for writing' if mount.writable else ''}." for mount in confined.mounts]
     if files := given(resolved):
         lines.append(f"It gets copies of {', '.join(files)}, which are taken away when it ends.")
+    if renewed := [file.source for file in resolved.confined.files if file.renews and file.source in files]:
+        lines.append(f"Tokens that it renews in {', '.join(renewed)} are brought back then.")
     for known in confined.credentials:
         source = known.variable or known.file or (known.command[0] if known.command else "")
         lines.append(f"It gets {', '.join((known.name, *known.aliases))}, from {source!r}.")

@@ -352,19 +352,24 @@ variable = "OUTSIDE"
 
 
 def test_what_it_was_handed_is_its_own_copy_and_is_taken_away_when_it_ends(kasmon: Line, workdir: Path) -> None:
+    """Of a log-in, what was renewed there is not lost with it."""
     (kasmon.home / "login").write_text("token-of-a-test")
+    (kasmon.home / "tokens").write_text('{"refresh_token": "one"}')
     kasmon.places.config.mkdir(mode=0o700, exist_ok=True)
-    kasmon.places.config_file.write_text('[agents.shell.confined]\nfiles = [{source = "~/login"}]\n')
+    files = '[{source = "~/login"}, {source = "~/tokens", renews = true}]'
+    kasmon.places.config_file.write_text(f"[agents.shell.confined]\nfiles = {files}\n")
     assert "~/login" in kasmon("new", "mine", "--agent", "shell", "--sandbox", "jail", "--dir", str(workdir)).err
     session = started(kasmon, workdir, "--yes")
     until_state(kasmon, session, SessionState.IDLE)
-    kasmon("send", session, "clear; cat ~/login; echo changed > ~/login; echo th''en")
+    kasmon("send", session, "clear; cat ~/login; echo changed > ~/login; sed -i s/one/two/ ~/tokens; echo th''en")
     assert "token-of-a-test" in shows(kasmon, session, "then")
     assert 0 == kasmon("stop", session).code
 
     home = Jail(kasmon.places).ground.home(session)
-    until(lambda: not (home / "login").exists(), LIMIT_S, "its copy being gone")
+    until(lambda: not (home / "login").exists() and not (home / "tokens").exists(), LIMIT_S, "its copies being gone")
     assert "token-of-a-test" == (kasmon.home / "login").read_text()
+    assert '{"refresh_token": "two"}' == (kasmon.home / "tokens").read_text()
+    until(lambda: "which was brought back" in str(facts(kasmon, session, NoticeRaised)), LIMIT_S, "a word of that")
 
 
 def test_whoever_sits_down_at_one_that_sleeps_finds_it_awake(kasmon: Line, workdir: Path) -> None:
