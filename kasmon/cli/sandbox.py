@@ -199,7 +199,8 @@ def rm(
     all: Annotated[bool, Parameter(negative=(), help="All of them.")] = False,  # noqa: A002 - its flag
     json: Json = False,
 ) -> int:
-    """End a sandbox and forget it, with its own files and its checkpoints; a folder that it was given stays."""
+    """End a sandbox and forget it, with its own files and its checkpoints; a folder that it was given stays,
+    and a copy of one in which something changed."""
     from kasmon.commands import sandboxing
 
     return sandboxing.rm(session, every=all, wants_json=json)

@@ -125,8 +125,16 @@ def rename(wanted: str, name: str, *, wants_json: bool) -> None:
 
 
 def rm(wanted: str, *, wants_json: bool) -> None:
-    """Take an ended session off the list."""
-    _act(wanted, verb.forget, "forgotten", wants_json=wants_json)
+    """Take an ended session off the list; a copy of its folder that stays is named."""
+    where = places()
+    session = find(look_once(where), wanted)
+    kept = asyncio.run(verb.forget(where, session))
+    if wants_json:
+        tell(answer(session=session_object(_seen(where, session.id, session)), kept=kept or None))
+        return
+    say(f"{session.name} ({session.id}): forgotten")
+    if kept:
+        note(verb.copy_stays(kept))
 
 
 def _act(wanted: str, act: Callable[[Places, Session], Awaitable[object]], done: str, *, wants_json: bool) -> None:

@@ -20,7 +20,7 @@ from kasmon.model.sandbox import Interpreter, Tier
 from kasmon.model.session import Session
 from kasmon.paths import Places, places
 from kasmon.sandbox.network.forwarding import HERE
-from kasmon.supervisor import sandboxes
+from kasmon.supervisor import sandboxes, verb
 from kasmon.supervisor.find import find
 from kasmon.supervisor.look import look_once
 
@@ -215,33 +215,38 @@ def rm(name: str | None, *, every: bool, wants_json: bool) -> int:
         raise UsageError("which sandbox is to go?", hint="Name one, or say --all.")
     if name is not None:
         session = find(look_once(where), name)
-        asyncio.run(sandboxes.remove(where, session))
-        _tell_gone([session], [], wants_json=wants_json)
+        kept = asyncio.run(sandboxes.remove(where, session))
+        _tell_gone([session], [kept], [], wants_json=wants_json)
         return 0
-    gone, left = asyncio.run(_remove_all(where))
-    _tell_gone(gone, left, wants_json=wants_json)
+    gone, kept_of, left = asyncio.run(_remove_all(where))
+    _tell_gone(gone, kept_of, left, wants_json=wants_json)
     return FAILED if left else 0
 
 
-async def _remove_all(where: Places) -> tuple[list[Session], list[KasmonError]]:
+async def _remove_all(where: Places) -> tuple[list[Session], list[str], list[KasmonError]]:
     gone: list[Session] = []
+    kept: list[str] = []
     left: list[KasmonError] = []
     for session in _sandboxes(where):
         try:
-            await sandboxes.remove(where, session)
+            kept.append(await sandboxes.remove(where, session))
         except KasmonError as error:
             left.append(error)
         else:
             gone.append(session)
-    return gone, left
+    return gone, kept, left
 
 
-def _tell_gone(gone: Sequence[Session], left: Sequence[KasmonError], *, wants_json: bool) -> None:
+def _tell_gone(gone: Sequence[Session], kept: Sequence[str], left: Sequence[KasmonError], *, wants_json: bool) -> None:
+    copies = [path for path in kept if path]
     if wants_json:
-        tell(answer(gone=[session.id for session in gone], left=[error.message for error in left]))
+        ids, errors = [session.id for session in gone], [error.message for error in left]
+        tell(answer(gone=ids, left=errors, kept=copies))
         return
     for session in gone:
         say(f"{session.name} ({session.id}): gone")
+    for path in copies:
+        note(verb.copy_stays(path))
     for error in left:
         note(error.message)
 

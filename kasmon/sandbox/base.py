@@ -132,6 +132,10 @@ class Sandbox(Protocol):
         """Leave no process, socket or mount of it; idempotent. Its workspace is not touched."""
         ...
 
-    def forget(self, policy: Policy, /) -> None:
-        """Remove what a destroyed sandbox left to its session: its home, and a workspace of our own. Idempotent."""
+    def forget(self, policy: Policy, /) -> str:
+        """Remove what a destroyed sandbox left to its session: its home, and a workspace of our own. Idempotent.
+
+        Where it worked on a copy of the folder that it was given, and not all in it is as it is there, the copy stays:
+        its path, else "".
+        """
         ...

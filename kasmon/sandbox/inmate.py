@@ -4,6 +4,7 @@ The agent's command becomes one that makes a jail around it and ends with it. It
 jail can go on with its conversation; copies of files that it was handed do not.
 """
 
+import contextlib
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -184,12 +185,10 @@ def forget(places: Places, session: SessionId) -> str:
         SandboxError: if something of it is left.
     """
     left(places, session)
-    jail = Jail(places)
-    workspace = jail.ground.of(session) / "workspace"
-    if workspace.is_dir() and any(workspace.iterdir()):
-        return str(workspace)
-    jail.forget(policy_of(places, session))
-    return ""
+    workdir = "/"  # nobody's: a copy of what is not known stays
+    with contextlib.suppress(OSError, msgspec.DecodeError, UnicodeDecodeError):
+        workdir = msgspec.json.decode(places.launch(session).read_bytes(), type=Launch).workdir
+    return Jail(places).forget(policy_of(places, session), workdir)
 
 
 def _must_be_jail(launch: Launch) -> None:

@@ -132,16 +132,18 @@ def taken_back(places: Places, session: SessionId) -> None:
     shutil.rmtree(places.folder(session), ignore_errors=True)
 
 
-def cleared(places: Places, session: SessionId) -> None:
-    """Remove what is kept of a sandbox that is gone."""
+def cleared(places: Places, session: SessionId) -> str:
+    """Remove what is kept of a sandbox that is gone; where its work lies, if that is a copy, which stays."""
+    kept = ""
     with contextlib.suppress(SandboxError):
         policy = policy_of_session(places, session)
         sandbox = tiers.load(policy.tier)
         sandbox.destroy(policy, None)
-        sandbox.forget(policy)
+        kept = sandbox.forget(policy)
     shutil.rmtree(places.checkpoints(session), ignore_errors=True)
     places.inherited(session).unlink(missing_ok=True)
     places.socket(session).unlink(missing_ok=True)
+    return kept
 
 
 def _folder(name: str) -> str:

@@ -259,8 +259,11 @@ async def interrupt(places: Places, session: Session, interpreter: Interpreter |
         await host.ask(Do(n=0, session=session.id, wish=Interrupt(interpreter=interpreter)))
 
 
-async def remove(places: Places, session: Session) -> None:
+async def remove(places: Places, session: Session) -> str:
     """End the session's sandbox if it is there, and forget the session: no process, socket or folder of it is left.
+
+    Where it worked on a copy of the folder that it was given, and not all in it is as it is there, the copy stays: its
+    path, else "".
 
     Raises:
         UnableError: if the session is no sandbox of interpreters.
@@ -277,7 +280,7 @@ async def remove(places: Places, session: Session) -> None:
             if await asyncio.to_thread(lock_holder, places.host_lock(session.id)) is not None:
                 raise  # it may be at work on the sandbox; where there is no host, what is left goes below
         session = msgspec.structs.replace(session, state=SessionState.ENDED)
-    await verb.forget(places, session)
+    return await verb.forget(places, session)
 
 
 def _seen(places: Places, session: SessionId) -> Session:

@@ -5,6 +5,7 @@ A `Session` that is passed in is what the caller saw; where it matters the host 
 
 import asyncio
 import contextlib
+import shlex
 import time
 from pathlib import Path
 from typing import Final
@@ -245,10 +246,11 @@ async def rename(places: Places, session: Session, name: str) -> str:
     return clean
 
 
-async def forget(places: Places, session: Session) -> None:
+async def forget(places: Places, session: Session) -> str:
     """Take an ended session off the list, with its variables, its first prompt and its dead pane; its log stays.
 
-    One of the user's own tmux is let go as it is: nothing there changes.
+    One of the user's own tmux is let go as it is: nothing there changes. Where its sandbox worked on a copy of its
+    folder, and not all in it is as it is there, the copy stays: its path, else "".
 
     Raises:
         RefusedError: if its agent runs, or may.
@@ -261,16 +263,23 @@ async def forget(places: Places, session: Session) -> None:
     if session.mode is Mode.TMUX:
         with contextlib.suppress(UnavailableError, TimedOutError):  # then its pane is gone, or goes with its server
             await _tell_running_host(places, Forget(n=0, session=session.id))
+    kept = ""
     if session.sandbox and session.mode is not Mode.INTERPRETER:
         from kasmon.sandbox import inmate  # only where there was a sandbox
 
         with contextlib.suppress(KasmonError):
-            await asyncio.to_thread(inmate.forget, places, session.id)
+            kept = await asyncio.to_thread(inmate.forget, places, session.id)
     elif session.mode is Mode.INTERPRETER:
         from kasmon.supervisor.housing import cleared  # likewise
 
-        await asyncio.to_thread(cleared, places, session.id)
+        kept = await asyncio.to_thread(cleared, places, session.id)
     await asyncio.to_thread(_strike_off, places, session.id)
+    return kept
+
+
+def copy_stays(path: str) -> str:
+    """What a person is told of a copy that `forget` left at *path*."""
+    return f"Its work lies in a copy of its folder, which stays: {path}. `rm -r {shlex.quote(path)}` deletes it."
 
 
 async def pane(places: Places, session: Session, *, attaching: bool = False) -> PaneSeen:

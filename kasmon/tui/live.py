@@ -142,7 +142,7 @@ class LiveWorld:
             case Rename():
                 await verb.rename(self.places, self._session(wanted.session), wanted.name)
             case Forget():
-                await self._forget(self._session(wanted.session))
+                return await self._forget(self._session(wanted.session))
             case ForkSandbox():
                 from kasmon.tui import live_sandbox
 
@@ -270,13 +270,15 @@ class LiveWorld:
                 return await live_sandbox.carried_out(self.places, session, wish)
         return ""
 
-    async def _forget(self, session: Session) -> None:
+    async def _forget(self, session: Session) -> str:
+        """A sentence for the person, where a copy of its folder stays."""
         if session.mode is not Mode.INTERPRETER:
-            await verb.forget(self.places, session)
-            return
-        from kasmon.tui import live_sandbox
+            kept = await verb.forget(self.places, session)
+        else:
+            from kasmon.tui import live_sandbox
 
-        await live_sandbox.forget(self.places, session)
+            kept = await live_sandbox.forget(self.places, session)
+        return verb.copy_stays(kept) if kept else ""
 
     def _decide(self, wanted: Steer | TakeEdit) -> None:
         from kasmon.supervisor.plans import acts  # with all that reads plans

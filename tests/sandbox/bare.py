@@ -117,8 +117,9 @@ class Bare:
         with contextlib.suppress(FileNotFoundError):
             (ground / "s").unlink()
 
-    def forget(self, policy: Policy, /) -> None:
+    def forget(self, policy: Policy, /) -> str:
         shutil.rmtree(self.root / policy.session, ignore_errors=True)
+        return ""
 
     def _may(self) -> None:
         if self.fails:

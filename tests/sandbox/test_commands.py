@@ -312,3 +312,15 @@ def test_rm_all_leaves_no_process_and_no_socket(kasmon: Line) -> None:
     assert until(lambda: all(lock_holder(kasmon.places.host_lock(session)) is None for session in sessions))
     assert [] == [path.name for path in kasmon.places.runtime.iterdir()]
     assert not Jail(kasmon.places).ground.base.exists()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root has folders that its jails may not use")
+def test_rm_names_the_copy_of_a_folder_that_stays_and_how_it_goes(kasmon: Line, tmp_path: Path) -> None:
+    (tmp_path / "work").mkdir(mode=0o700)
+    session = made(kasmon, "lab", "--dir", str(tmp_path / "work"))
+    kasmon("sandbox", "run", "lab", "--env", "bash", "echo mine > made")
+    copied = Jail(kasmon.places).ground.of(session) / "workspace"
+    done = kasmon("sandbox", "rm", "lab")
+
+    assert (0, "mine\n") == (done.code, (copied / "made").read_text())
+    assert f"which stays: {copied}. `rm -r {copied}` deletes it." in done.err

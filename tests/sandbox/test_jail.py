@@ -18,6 +18,7 @@ from kasmon.sandbox.jail import cgroup, ground, starting
 from kasmon.sandbox.jail.bubblewrap import Jail
 from kasmon.sandbox.jail.ground import Ground
 from kasmon.sandbox.jail.process import holder
+from kasmon.sandbox.jail.tree import raze
 from tests.sandbox.conftest import TINY, Inmate, open_to_others, policy
 from tests.sandbox.test_attack import unguarded
 from tests.waiting import until
@@ -215,6 +216,24 @@ def test_a_folder_of_roots_is_copied_and_that_is_said(inmate: Make, tmp_path: Pa
     assert (one.workspace / "link").is_symlink()
     assert str(one.workspace) == one.runtime.workspace != str(work)
     assert [str(work) in notice and str(one.workspace) in notice for notice in one.runtime.notices] == [True]
+
+
+@pytest.mark.skipif(not IS_ROOT, reason="only root has folders that its jails may not use")
+def test_a_copy_goes_with_its_session_but_for_one_in_which_somebody_worked(inmate: Make, tmp_path: Path) -> None:
+    """What differs is somebody's work, and nowhere else: it stays, and is named. All the rest of its ground goes."""
+    (tmp_path / "work").mkdir(mode=0o700)
+    (tmp_path / "work" / "file").write_text("of root")
+    idle, busy = (inmate(name, workspace=str(tmp_path / "work")) for name in "ab")
+    busy.run("open('/workspace/made', 'w').write('of a jail')")
+    copied = busy.workspace
+
+    assert "" == idle.jail.forget(idle.policy)
+    assert not idle.jail.ground.of(idle.policy.session).exists()
+    assert str(copied) == busy.jail.forget(busy.policy)
+    assert [copied] == list(busy.jail.ground.of(busy.policy.session).iterdir())
+    assert "of a jail" == (copied / "made").read_text()
+    raze(copied)
+    assert "" == busy.jail.forget(busy.policy)
 
 
 @pytest.mark.skipif(not IS_ROOT, reason="only root has folders that its jails may not use")

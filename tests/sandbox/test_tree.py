@@ -2,13 +2,14 @@
 
 import os
 import socket
+import subprocess
 from pathlib import Path
 
 import pytest
 
 from kasmon.errors import RefusedError
 from kasmon.sandbox.jail import tree
-from kasmon.sandbox.jail.tree import DEEPEST, copy, raze, weigh
+from kasmon.sandbox.jail.tree import DEEPEST, copy, is_same, raze, weigh
 from tests.safety.mutation import without
 
 MINE = (os.geteuid(), os.getegid())
@@ -138,3 +139,40 @@ def test_of_what_is_too_large_to_be_copied_nothing_is_copied(tmp_path: Path, lim
     with pytest.raises(RefusedError, match="too large"):
         copy(source, tmp_path / "copy", MINE, **limits)
     assert not (tmp_path / "copy").exists()
+
+
+def test_a_copy_is_the_same_until_anything_in_either_is_changed(tmp_path: Path) -> None:
+    """Modes, owners and special files are not copied, so they tell nothing."""
+    source, copied = tmp_path / "source", tmp_path / "copied"
+    (source / "deep").mkdir(parents=True)
+    (source / "deep" / "file").write_text("one")
+    (source / "link").symlink_to("deep/file")
+    os.mkfifo(source / "pipe")
+    copy(source, copied, MINE, **MANY)
+    (copied / "deep" / "file").chmod(0o400)
+    assert is_same(copied, source)
+
+    for change in (
+        "echo > copied/new",
+        "echo -n two > copied/deep/file",
+        "echo -n more > copied/deep/file",
+        "rm copied/deep/file",
+        "ln -sfn deep copied/link",
+        "rm copied/link; echo -n one > copied/link",
+        "mkfifo copied/pipe",
+        "mkdir source/later",
+    ):
+        raze(copied)
+        copy(source, copied, MINE, **MANY)
+        subprocess.run(["sh", "-c", change], cwd=tmp_path, check=True)
+        assert not is_same(copied, source), change
+
+
+def test_whether_a_copy_is_the_same_is_asked_of_no_link_and_at_any_depth(tmp_path: Path, precious: Path) -> None:
+    source, copied = tmp_path / "source", tmp_path / "copied"
+    source.mkdir()
+    deep(copied, 3 * DEEPEST)
+    assert not is_same(copied, source)
+    assert not is_same(tmp_path / "none", source)
+    (tmp_path / "link").symlink_to(precious)
+    assert not is_same(tmp_path / "link", precious)

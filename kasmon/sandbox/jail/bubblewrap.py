@@ -246,17 +246,26 @@ class Jail:
         except OSError as error:
             raise SandboxError(f"something of the jail of {session!r} is left", str(error)) from error
 
-    def forget(self, policy: Policy, /) -> None:
+    def forget(self, policy: Policy, /, workdir: str = "") -> str:
         """Remove what is kept of a session whose sandbox is destroyed: its home and a workspace of our own. Idempotent.
+
+        Returns:
+            Where the copy of its folder lies, which stays, since something in it is otherwise than there; else "".
+
+        Args:
+            policy: as for the others.
+            workdir: the folder that it had, where that is not the policy's workspace.
 
         Raises:
             SandboxError: if something of it is left.
         """
         self.destroy(policy, None)
+        kept = self.ground.kept_copy(policy.session, workdir or policy.workspace)
         try:
-            self.ground.clear(policy.session, all_of_it=True)
+            self.ground.clear(policy.session, ("workspace",) if kept else ())
         except OSError as error:
             raise SandboxError(f"something of the jail of {policy.session!r} is left", str(error)) from error
+        return str(kept) if kept else ""
 
     # What a jail can further say of itself.
 

@@ -13,7 +13,7 @@ import os
 import pwd
 import stat
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -21,7 +21,7 @@ from kasmon.errors import RefusedError, SandboxError, UnsafeFolderError
 from kasmon.model.permission import SessionId
 from kasmon.model.sandbox import MIB, Policy
 from kasmon.paths import SOCKET_PATH_BYTES, Places, private_folder, write_private
-from kasmon.sandbox.jail.tree import copy, raze
+from kasmon.sandbox.jail.tree import copy, is_same, raze
 
 USERS: Final = range(61_003, 61_184)
 """Of these, which no system gives to anybody, root's jails get the first that is nobody's here."""
@@ -194,8 +194,13 @@ class Ground:
                 ) from error
         return Settled(target, notice.format(repr(str(target))))
 
-    def clear(self, session: SessionId, *, all_of_it: bool = False) -> None:
-        """Remove what a jail that ended has left; its home and its workspace only with *all_of_it*. Idempotent.
+    def kept_copy(self, session: SessionId, source: str) -> Path | None:
+        """The copy of the workspace *source* in which something is otherwise than there; None where there is none."""
+        own = self.of(session) / "workspace"
+        return own if source and own.is_dir() and not is_same(own, Path(source)) else None
+
+    def clear(self, session: SessionId, but: Collection[str] = ("home", "workspace")) -> None:
+        """Remove what a jail that ended has left, *but* folders of these names in which something lies. Idempotent.
 
         Raises:
             OSError: if something cannot be removed.
@@ -205,8 +210,7 @@ class Ground:
             return
         with self.locked():
             for each in sorted(folder.iterdir()) if folder.is_dir() else ():
-                kept = each.name in ("home", "workspace") and not all_of_it
-                if kept and any(each.iterdir()):
+                if each.name in but and any(each.iterdir()):
                     continue
                 if each.is_dir() and not each.is_symlink():
                     raze(each)
@@ -215,7 +219,7 @@ class Ground:
             with contextlib.suppress(OSError):
                 folder.rmdir()
             others = (path for path in self.base.iterdir() if not path.name.startswith(("things-", ".")))
-            if all_of_it and not any(others):
+            if "home" not in but and not any(others):
                 raze(self.base)
         if self.base.parent == OF_ROOT:
             with contextlib.suppress(OSError):

@@ -21,6 +21,7 @@ MOST_ENTRIES: Final = 200_000
 MEASURE_S: Final = 0.5
 DEEPEST: Final = 128
 """Folders in folders that are measured; each of them is held open."""
+_COPIED: Final = frozenset({stat.S_IFDIR, stat.S_IFLNK, stat.S_IFREG})
 _TAKEN: Final = frozenset({errno.EEXIST, errno.ENOTEMPTY, errno.ENOTDIR})
 
 
@@ -145,6 +146,56 @@ def _copy_file(name: str, here: int, there: int, mode: int) -> None:
         to = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600 | (mode & 0o100), dir_fd=there)
         with os.fdopen(to, "wb") as target:
             shutil.copyfileobj(source, target, 1 << 20)
+
+
+def is_same(copied: Path, source: Path) -> bool:
+    """Whether the folder *copied* holds what `copy` would make of *source* now; false where that cannot be said."""
+    try:
+        with _opened(source) as here, _opened(copied) as there:
+            return _same_folder(here, there)
+    except (OSError, RecursionError):
+        return False
+
+
+def _same_folder(here: int, there: int) -> bool:
+    wanted = {name: facts for name, facts in _entries(here) if _kind(facts) in _COPIED}
+    found = dict(_entries(there))
+    if wanted.keys() != found.keys():
+        return False
+    for name, facts in wanted.items():
+        if _kind(facts) != _kind(found[name]):
+            return False
+        if stat.S_ISDIR(facts.st_mode):
+            with _opened(name, here) as from_, _opened(name, there) as to:
+                if not _same_folder(from_, to):
+                    return False
+        elif stat.S_ISLNK(facts.st_mode):
+            if os.readlink(name, dir_fd=here) != os.readlink(name, dir_fd=there):
+                return False
+        elif facts.st_size != found[name].st_size or not _same_file(name, here, there):
+            return False
+    return True
+
+
+def _same_file(name: str, here: int, there: int) -> bool:
+    flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+    with (
+        os.fdopen(os.open(name, flags, dir_fd=here), "rb") as source,
+        os.fdopen(os.open(name, flags, dir_fd=there), "rb") as copied,
+    ):
+        while piece := source.read(1 << 20):
+            if piece != copied.read(1 << 20):
+                return False
+        return not copied.read(1)
+
+
+def _entries(folder: int) -> Iterator[tuple[str, os.stat_result]]:
+    for name in os.listdir(folder):
+        yield name, os.stat(name, dir_fd=folder, follow_symlinks=False)
+
+
+def _kind(facts: os.stat_result) -> int:
+    return stat.S_IFMT(facts.st_mode)
 
 
 def raze(top: Path) -> None:
