@@ -16,6 +16,7 @@ from kasmon.commands import serving
 from kasmon.commands.check import Check, Level
 from kasmon.commands.check_agents import agents, fallbacks, hooks, statuses
 from kasmon.commands.check_machines import machines
+from kasmon.commands.check_sandboxes import sandboxes
 from kasmon.commands.screen import no_screen
 from kasmon.config import load
 from kasmon.config.file import read
@@ -41,6 +42,7 @@ def checks(where: Places, environment: Mapping[str, str]) -> Iterator[Check]:
     yield from hooks(where, environment)
     yield from statuses(where, environment)
     yield from fallbacks(where, environment)
+    yield from sandboxes(where)
     yield from machines(where, known_of_tmux)
     yield serving.check()
     yield from hosts(where)

@@ -22,6 +22,7 @@ from kasmon.paths import Places, places
 from kasmon.sandbox.network.forwarding import HERE
 from kasmon.supervisor import sandboxes, verb
 from kasmon.supervisor.find import find
+from kasmon.supervisor.housing import swept
 from kasmon.supervisor.look import look_once
 
 FAILED: Final = 1
@@ -234,6 +235,7 @@ async def _remove_all(where: Places) -> tuple[list[Session], list[str], list[Kas
             left.append(error)
         else:
             gone.append(session)
+    kept += await asyncio.to_thread(swept, where)
     return gone, kept, left
 
 

@@ -10,7 +10,7 @@ from typing import Final, Literal
 import msgspec
 
 from kasmon.config import Config, Sandboxing
-from kasmon.errors import SandboxError, UnavailableError, UsageError
+from kasmon.errors import KasmonError, SandboxError, UnavailableError, UsageError
 from kasmon.model.command import Launch, Mode
 from kasmon.model.event import SessionCreated, SessionForgotten
 from kasmon.model.permission import SessionId
@@ -18,6 +18,7 @@ from kasmon.model.sandbox import Policy, Tier
 from kasmon.paths import Places, expanded, write_private
 from kasmon.sandbox import credential, tiers
 from kasmon.supervisor.create import claim
+from kasmon.supervisor.look import look_once
 from kasmon.supervisor.names import announce, note, proper
 
 BACKEND: Final = "interpreter"
@@ -144,6 +145,26 @@ def cleared(places: Places, session: SessionId) -> str:
     places.inherited(session).unlink(missing_ok=True)
     places.socket(session).unlink(missing_ok=True)
     return kept
+
+
+def swept(places: Places) -> tuple[str, ...]:
+    """End and remove what jails of ours left that no session knows; where work lies that stays."""
+    from kasmon.sandbox.jail.bubblewrap import Jail  # seldom wanted
+    from kasmon.sandbox.jail.stray import strays
+
+    kept: list[str] = []
+    jail, known = Jail(places), {session.id for session in look_once(places).sessions}
+    for stray in strays(places, known):
+        if not stray.is_ours:
+            continue
+        policy = Policy(session=SessionId(stray.folder.name))
+        with contextlib.suppress(KasmonError):  # `kasmon doctor` tells of what is left
+            jail.destroy(policy, None)
+            if stray.holds_work:
+                kept.append(str(stray.folder / "workspace"))
+            else:
+                jail.forget(policy)
+    return tuple(kept)
 
 
 def _folder(name: str) -> str:

@@ -12,8 +12,10 @@ from kasmon.model.permission import SessionId
 from kasmon.model.sandbox import Policy
 from kasmon.paths import Places
 from kasmon.sandbox.jail.bubblewrap import Jail
+from kasmon.sandbox.jail.ground import Ground
 from kasmon.sandbox.jail.process import holder
 from kasmon.sandbox.jail.tree import raze
+from tests.cli.line import Line
 
 
 def need_jail() -> None:
@@ -26,9 +28,17 @@ def need_jail() -> None:
     pytest.skip(why)
 
 
-def nothing_is_left(where: Places) -> None:
+def closed(line: Line) -> None:
+    """Close *line*; fail the test if a jail of its kasmon outlived it."""
+    ground = Jail(line.places).ground
+    ground.base  # noqa: B018 (it is remembered, as it is while the folders stand)
+    line.close()
+    nothing_is_left(line.places, ground)
+
+
+def nothing_is_left(where: Places, ground: Ground | None = None) -> None:
     """End and remove what is left of the jails of *where*; fail the test if a process of one was left."""
-    ground = Jail(where).ground
+    ground = ground or Jail(where).ground
     left = [lock.parent for lock in sorted(ground.base.glob("*/lock"))]
     alive = [f"{folder.name} (process {pid})" for folder in left if (pid := holder(folder / "lock"))]
     for folder in left:

@@ -6,11 +6,10 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from kasmon.model.permission import SessionId
-from kasmon.model.sandbox import Policy
 from kasmon.sandbox.jail.bubblewrap import Jail
 from tests.cli.forker import Forker
 from tests.cli.line import Done, Line
+from tests.sandbox.required import closed
 from tests.waiting import until
 
 pytestmark = pytest.mark.sandboxes
@@ -27,10 +26,7 @@ def forker() -> Iterator[Forker]:
 def kasmon(can_jail: None, forker: Forker) -> Iterator[Line]:
     line = Line(forker)
     yield line
-    jail = Jail(line.places)
-    for folder in line.places.sessions.iterdir() if line.places.sessions.is_dir() else ():
-        jail.forget(Policy(session=SessionId(folder.name)))
-    line.close()
+    closed(line)
 
 
 def at_once(kasmon: Line, *wishes: tuple[str, ...]) -> list[Done]:

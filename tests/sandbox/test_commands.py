@@ -13,7 +13,7 @@ from kasmon.process import is_running, started_at
 from kasmon.sandbox.jail.bubblewrap import Jail
 from tests.cli.forker import Forker
 from tests.cli.line import KASMON, Line, on_terminal
-from tests.sandbox.required import nothing_is_left
+from tests.sandbox.required import closed
 from tests.waiting import until
 
 pytestmark = pytest.mark.sandboxes
@@ -30,8 +30,7 @@ def forker() -> Iterator[Forker]:
 def kasmon(can_jail: None, forker: Forker) -> Iterator[Line]:
     line = Line(forker)
     yield line
-    line.close()
-    nothing_is_left(line.places)
+    closed(line)
 
 
 def made(kasmon: Line, name: str = "lab", *more: str) -> SessionId:

@@ -14,7 +14,6 @@ import pytest
 from kasmon.host.alive import lock_holder
 from kasmon.model.event import ConfinementSeen, NoticeRaised, SandboxMoved
 from kasmon.model.permission import SessionId
-from kasmon.model.sandbox import Policy
 from kasmon.model.state import SessionState
 from kasmon.process import is_running, started_at
 from kasmon.sandbox.jail.bubblewrap import Jail
@@ -26,6 +25,7 @@ from kasmon.supervisor.look import look_once
 from tests.cli.forker import Forker
 from tests.cli.line import Line
 from tests.sandbox.conftest import open_to_others
+from tests.sandbox.required import closed
 from tests.waiting import until
 
 pytestmark = pytest.mark.sandboxes
@@ -59,13 +59,7 @@ def kasmon(can_jail: None, forker: Forker) -> Iterator[Line]:
     line = Line(forker)
     line.environment["SHELL"] = "/bin/bash"
     yield line
-    jail = Jail(line.places)
-    base = jail.ground.base  # as it is while the folders stand
-    sessions = [folder.name for folder in line.places.sessions.iterdir()] if line.places.sessions.is_dir() else []
-    line.close()
-    for session in sessions:
-        jail.forget(Policy(session=SessionId(session)))
-    assert not base.exists()
+    closed(line)
 
 
 @pytest.fixture

@@ -13,14 +13,12 @@ import pytest
 from mcp import Client, StdioServerParameters
 
 from kasmon.host.alive import lock_holder
-from kasmon.model.permission import SessionId
-from kasmon.model.sandbox import Policy
 from kasmon.model.session import Session
 from kasmon.process import is_running, started_at
 from kasmon.sandbox.jail.bubblewrap import Jail
 from kasmon.supervisor.look import look_once
 from tests.cli.line import KASMON, Line
-from tests.sandbox.required import need_jail
+from tests.sandbox.required import closed, need_jail
 from tests.waiting import auntil, until
 
 pytestmark = pytest.mark.sandboxes
@@ -36,10 +34,7 @@ def kasmon() -> Iterator[Line]:
     need_jail()
     line = Line()
     yield line
-    jail = Jail(line.places)
-    for folder in line.places.sessions.iterdir() if line.places.sessions.is_dir() else ():
-        jail.forget(Policy(session=SessionId(folder.name)))
-    line.close()
+    closed(line)
 
 
 def connected(kasmon: Line, *arguments: str, **variables: str) -> Client:

@@ -124,6 +124,13 @@ def group(name: str, proc: Path = Path("/proc/self")) -> Group | None:
     return None
 
 
+def holding() -> Held:
+    """Which limits a group that we make would hold."""
+    made = group("x")
+    names = _controllers(made.folder.parent) if made is not None else []
+    return Held(memory="memory" in names, processes="pids" in names, cpus="cpu" in names)
+
+
 def _controllers(folder: Path) -> list[str]:
     """What groups in *folder* can hold."""
     with contextlib.suppress(OSError):

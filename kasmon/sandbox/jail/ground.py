@@ -27,6 +27,8 @@ USERS: Final = range(61_003, 61_184)
 """Of these, which no system gives to anybody, root's jails get the first that is nobody's here."""
 INSIDE: Final = Path(__file__).parent.with_name("inside")
 OF_ROOT: Final = Path("/var/lib/kasmon")
+OF: Final = ".of"
+"""In a base below `OF_ROOT`: the state folder of the kasmon that it belongs to."""
 PYTHON: Final = "/usr/bin/python3"
 """The Python that a sandbox has, as this machine has it."""
 COPY_BYTES: Final = 256 * MIB
@@ -238,6 +240,8 @@ class Ground:
             fcntl.flock(handle, fcntl.LOCK_EX)
             with contextlib.suppress(UnsafeFolderError):
                 _passable(self.base)  # whoever had it may have cleared it away
+            if self.base.parent == OF_ROOT and not (self.base / OF).exists():
+                write_private(self.base / OF, os.fsencode(self.places.state))
             yield
         finally:
             os.close(handle)
