@@ -60,6 +60,7 @@ class Book:
         self._waiting = Waiting(places, session)
         self._unwritten: deque[tuple[Event, bool]] = deque()
         self._writing = threading.Lock()
+        self._has_no_place = False
         self.session = begun(places, session)
         try:
             for event, _ in self._log.read():
@@ -101,6 +102,9 @@ class Book:
     def flush(self) -> bool:
         """Write what was noted, in order; false, with `trouble`, if some of it has to wait. May run in a thread."""
         with self._writing:
+            if self._has_no_place:
+                self._unwritten.clear()
+                self.written = self.noted
             while self._unwritten:
                 event, durable = self._unwritten[0]
                 try:
@@ -115,6 +119,10 @@ class Book:
                 self.written += 1
             self.trouble = ""
             return True
+
+    def lose_its_place(self) -> None:
+        """Write nothing any more, and count all as written: there is no folder to write in, and will be none."""
+        self._has_no_place = True
 
     def learn(self, secrets: Iterable[str]) -> None:
         """Write none of *secrets* from now on, neither here nor into this process's own log."""

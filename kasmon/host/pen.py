@@ -34,6 +34,11 @@ class Pen:
         self.book.note(event, durable=durable)
         self._wake.set()
 
+    async def lose_its_place(self) -> None:
+        """Write nothing any more, and wait for nothing to be written: the session's folder was removed."""
+        self.book.lose_its_place()
+        await self._flushed()
+
     async def written(self, limit_s: float) -> bool:
         """Whether all that was noted so far is in the log; waits for that as long as *limit_s* seconds."""
         return await self._reached(self.book.noted, limit_s)

@@ -35,6 +35,7 @@ from kasmon.host.answers import WRITTEN_S, Answers
 from kasmon.host.book import Book, wanted
 from kasmon.host.connection import Connection
 from kasmon.host.pen import Pen
+from kasmon.host.removed import removed
 from kasmon.host.run import carried
 from kasmon.host.said import said
 from kasmon.host.secret import secrets_of
@@ -86,6 +87,7 @@ LAST_WORDS_S: Final = 30.0
 """How long a host that was told to end tries to write down its last facts."""
 STOPPED = "stopped"
 """Why a session ended that a person stopped; `Session.stopped` reads it."""
+REMOVED = "its folder was removed"
 ARGUMENTS = re.compile(r"(?P<session>[a-z0-9][a-z0-9-]{0,63})(?: --since (?P<since>[0-9]{1,18}))?")
 
 log = logging.getLogger(__name__)
@@ -116,6 +118,7 @@ class Host:
         server = HostServer(self._places.socket(self._id), self._receive, self._agent.live.unwatch)
         vigil = Vigil(self._pen, limits_of(self._limits), lambda: self._agent.live.written_at)
         watching = asyncio.create_task(vigil.keep())
+        leaving = asyncio.create_task(self._leave_once_removed())
         try:
             self._queue_first_prompt()
             if self._told:
@@ -124,6 +127,7 @@ class Host:
                 await self._agent.live_through()
         finally:
             watching.cancel()
+            leaving.cancel()
             self._agent.live.end(self._pen.session.end_why)
             await self._pen.written(WRITTEN_S)
             await server.aclose()
@@ -136,6 +140,13 @@ class Host:
         again, self._told = bool(self._told), self._told or why
         if self._running:
             self._agent.end(self._told, 0.0 if again else Stop().grace_s)
+
+    async def _leave_once_removed(self) -> None:
+        """End when somebody has removed the session's folder, with all that it holds."""
+        await removed(self._places.folder(self._id))
+        log.warning("the folder of session %s was removed: its agent is ended", self._id)
+        await self._pen.lose_its_place()
+        self.end(REMOVED)
 
     def _this_time(self, book: Book) -> Launch:
         """How the agent is opened now: the next generation, going on with the conversation before."""
