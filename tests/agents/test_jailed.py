@@ -19,12 +19,17 @@ from kasmon.paths import private_folder, write_private
 from kasmon.sandbox.jail.bubblewrap import Jail
 from kasmon.sandbox.jail.process import is_inside
 from tests.agents.stack import LIMIT_S, PROMPT, Stack, beside, stacked
+from tests.agents.test_dashboard_keys import Person
 from tests.sandbox.required import need_jail
 from tests.waiting import until
 
 pytestmark = pytest.mark.agents
 stub, stack = pytest.fixture(beside), pytest.fixture(stacked)
 SECRET = "outside-of-every-jail"
+ALONE = {"gemini": ("--skip-trust",)}
+"""What trusts the folder where the agent's own note of that is not handed over."""
+BOX = {"opencode": "Ask anything", "gemini": "Type your message"}
+"""What stands in the box of an agent that waits for a first prompt."""
 
 
 @pytest.fixture
@@ -43,8 +48,9 @@ def jailed(stack: Stack, request: pytest.FixtureRequest) -> Iterator[Stack]:
     else:
         settings = agent.home / ".codex" / "config.toml"
         settings.write_text(settings.read_text().replace(stack.stub.url, there))
-    structured = "structured" in request.node.name
-    flags = ["-a untrusted", "--sandbox danger-full-access"] if agent.name == "codex" and structured else []
+    flags = list(ALONE.get(agent.name, ()))
+    if agent.name == "codex" and "structured" in request.node.name:
+        flags = ["-a untrusted", "--sandbox danger-full-access"]
     private_folder(stack.places.config)
     profile = f'[agents.{agent.name}]\nsandbox = "jail"\nflags = {json.dumps(flags)}\n'
     profile += f'[agents.{agent.name}.confined]\nnetwork = ["private:{name}:{port}"]\n'
@@ -141,4 +147,41 @@ def test_an_agent_in_its_terminal_and_in_a_jail_works_and_is_resumed(jailed: Sta
     assert "go %% slow 4 word %% say one" in stack.heard("go %% slow 4 word %% say two")
     assert known == stack.session(session).resume_id
     assert {"hook"} <= {signal.source for signal in stack.session(session).signals}
+    assert 0 == stack("stop", "worker").code
+
+
+@pytest.mark.timeout(150)
+@pytest.mark.parametrize("name", ["opencode", "gemini"])
+def test_an_agent_that_asks_on_its_screen_works_in_its_terminal_and_in_a_jail(jailed: Stack) -> None:
+    stack = jailed
+    session = stack.new("worker", "", "--yes", mode="tmux")
+    stack.shows(session, BOX[stack.agent.name])
+    seen = confinement(stack, session)
+    assert (True, ()) == (seen.ok, seen.mismatches)
+
+    assert 0 == stack("send", session, "go %% bash touch made.txt %% say done").code
+    request = stack.asked(session)
+    assert "touch made.txt" in request["shown"]
+    assert not (files_of(stack, session) / "made.txt").exists()
+    assert 0 == stack.answer(request, "allow").code
+    until((files_of(stack, session) / "made.txt").exists, LIMIT_S, "what it was allowed")
+    stack.until_state(session, SessionState.IDLE)
+    assert 0 == stack("stop", "worker").code
+
+
+@pytest.mark.timeout(150)
+@pytest.mark.parametrize("name", ["claude", "codex"])
+def test_the_card_of_a_structured_agent_in_a_jail_is_answered_by_a_key(jailed: Stack) -> None:
+    """At the dashboard, whose row says that the agent is confined."""
+    stack = jailed
+    session = stack.new("worker", "go %% bash touch made.txt %% say done", "--yes")
+    assert confinement(stack, session).ok
+    with Person(stack) as person:
+        person.at_card("touch made.txt")
+        assert not (files_of(stack, session) / "made.txt").exists()
+        person.press("a", "idle")
+        stack.turned(session)
+
+    assert (files_of(stack, session) / "made.txt").exists()
+    assert 1 == len(stack.facts(session, RequestAnswered))
     assert 0 == stack("stop", "worker").code
