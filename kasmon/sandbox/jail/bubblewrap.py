@@ -11,7 +11,6 @@ import platform
 import shutil
 import time
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Final
 
 import msgspec
@@ -20,54 +19,30 @@ from kasmon.boot import boot
 from kasmon.errors import KasmonError, SandboxError, UnableError
 from kasmon.model.permission import SessionId
 from kasmon.model.sandbox import MIB, SIZES, Policy, Runtime, Tier
-from kasmon.paths import Places, places, write_private
+from kasmon.paths import write_private
 from kasmon.sandbox.base import Probe, Slept
-from kasmon.sandbox.jail import freeze, proof, seccomp
-from kasmon.sandbox.jail.arguments import INSIDE, PATH, PROJECT, USER, WORKSPACE, Bind, Scene
-from kasmon.sandbox.jail.ground import PYTHON, Ground
+from kasmon.sandbox.jail import freeze, seccomp
+from kasmon.sandbox.jail.arguments import INSIDE, PATH, WORKSPACE, Bind
+from kasmon.sandbox.jail.ground import PYTHON
 from kasmon.sandbox.jail.limits import AGENT_BYTES, limited
 from kasmon.sandbox.jail.probing import lacking
-from kasmon.sandbox.jail.process import lives, started_at
+from kasmon.sandbox.jail.process import started_at
 from kasmon.sandbox.jail.program import needed
-from kasmon.sandbox.jail.proof import Proof, Wanted
-from kasmon.sandbox.jail.scenery import own_variables, scene
-from kasmon.sandbox.jail.site import Site
+from kasmon.sandbox.jail.scenery import own_variables
 from kasmon.sandbox.jail.starting import start
-from kasmon.sandbox.jail.usage import Usage, usage
-from kasmon.sandbox.jail.wrapping import Outfit, answer, entry
+from kasmon.sandbox.jail.witness import LIMIT_S, Witness
+from kasmon.sandbox.jail.wrapping import Outfit, entry
 from kasmon.sandbox.network import gate
-from kasmon.sandbox.network.denial import Denial
 
-LIMIT_S: Final = 10.0
 BUILT: Final = "a jail shares this machine's kernel: it is no wall against an attack on that"
 LOOSE: Final = "no control group of ours limits memory and processor here: each process has its own limit of memory"
 
 
-class Jail:
+class Jail(Witness):
     """Jails of one kasmon. Making a `Jail` touches nothing."""
 
     tier: Tier = "jail"
     keeps_memory = False
-
-    def __init__(
-        self,
-        of: Places | None = None,
-        *,
-        doors: Mapping[str, str] | None = None,
-        inside: Path | None = None,
-        program: str = "bwrap",
-    ) -> None:
-        """
-        Args:
-            of: whose jails; by default those of the kasmon that the environment names.
-            doors: place inside -> socket, or folder of sockets, of this machine that is seen there, read-only.
-            inside: the folder of what runs inside; by default kasmon's own.
-            program: bubblewrap, by path or name.
-        """
-        self.places = of or places()
-        self.ground = Ground(self.places, inside)
-        self.doors = dict(doors or {})
-        self.program = program
 
     # What a sandbox promises.
 
@@ -134,10 +109,6 @@ class Jail:
                 gate.belongs(site.gate, init)
             write_private(site.record, msgspec.json.encode(runtime))
         return runtime
-
-    def find(self, policy: Policy, runtime: Runtime, /) -> bool:
-        """Whether the jail of *runtime* is still that one and lives, asleep or not."""
-        return lives(runtime.pid, runtime.started, runtime.boot)
 
     def adopt(self, policy: Policy, /) -> Runtime | None:
         """The jail of *policy* that lives, also where its maker had no time to note that; None if there is none."""
@@ -266,110 +237,6 @@ class Jail:
         except OSError as error:
             raise SandboxError(f"something of the jail of {policy.session!r} is left", str(error)) from error
         return str(kept) if kept else ""
-
-    # What a jail can further say of itself.
-
-    def usage(self, policy: Policy, runtime: Runtime) -> Usage:
-        """What it uses, beside what it may."""
-        folders = (self.ground.workspace(policy), self.ground.home(policy.session))
-        group = self._site(policy).group
-        return usage(runtime.pid, folders, SIZES[policy.size], group if group and group.is_there else None)
-
-    def allow(self, policy: Policy) -> None:
-        """Let the way out of the jail that lives lead whither *policy* says from now on.
-
-        Raises:
-            UnableError: if it was made without one.
-            UsageError: if what *policy* says is no list of hosts.
-            SandboxError: if its proxy does not answer.
-        """
-        folder = self._site(policy).gate
-        if not gate.found(folder):
-            raise UnableError("this sandbox was made without a way out.", hint="The next one of its session has it.")
-        gate.allow(folder, policy.hosts)
-
-    def belongs(self, policy: Policy, pid: int) -> None:
-        """Let the way out of the jail whose first process is *pid* end with it.
-
-        Raises:
-            SandboxError: if no proxy answers, or there is no such process.
-        """
-        gate.belongs(self._site(policy).gate, pid)
-
-    def refusals(self, policy: Policy, since: float) -> str:
-        """Whom it did not reach after *since*, and how that is allowed; empty where nobody was refused."""
-        return gate.hint(self._site(policy).gate, since) if policy.hosts else ""
-
-    def denials(self, policy: Policy) -> tuple[Denial, ...]:
-        """Whom it did not reach since its way out was made, oldest first; nobody where it may reach nobody."""
-        return gate.denials(self._site(policy).gate) if policy.hosts else ()
-
-    def prove(self, policy: Policy, pid: int, *, workdir: str = WORKSPACE, also: Sequence[str] = ()) -> Proof:
-        """Whether the jail that *pid* stands in front of, or is in, is as *policy* wants; asked of the kernel, outside.
-
-        *pid* is the pane's program, a jail's first process, or anybody inside, in this machine's numbering. *also*:
-        places inside that may be written to beside what *policy* says.
-
-        Raises:
-            SandboxError: if it is gone, or may not be looked at.
-        """
-        wanted = Wanted(writable=[*self._writable(policy, workdir), *also], user=self.ground.owner[0])
-        return proof.settled(pid, wanted)
-
-    def prove_inside(self, policy: Policy, *, workdir: str = WORKSPACE) -> Proof:
-        """Whether a program in a jail of *policy* sees itself confined as it should be: it is run, and ends.
-
-        Raises:
-            SandboxError: if no jail can be made, or the program does not answer.
-        """
-        with self._or_nothing(policy, keeps_alive=True):
-            looks, _ = self._scene(policy, workdir)
-            command = [*limited(looks.size, data_bytes=looks.size.memory_bytes), *proof.probe_command()]
-            whole = entry(self.ground, policy, looks, command, self.program, None)
-        said = proof.told(answer(whole, LIMIT_S))
-        wanted = Wanted(writable=self._writable(policy, workdir), user=USER)
-        return proof.compare(said, wanted, proof.ours())
-
-    # Its parts.
-
-    def _can(self) -> None:
-        if found := lacking(self.program):
-            raise SandboxError("no jail can be made", found.why, found.hint)
-
-    @contextlib.contextmanager
-    def _or_nothing(self, policy: Policy, *, keeps_alive: bool = False):  # type: ignore[no-untyped-def]
-        """Clear away what was begun where something raises; an error of the system becomes ours."""
-        try:
-            yield
-        except BaseException as error:
-            if not keeps_alive or self._site(policy).first_process() is None:
-                with contextlib.suppress(KasmonError):
-                    self.destroy(policy, None)
-            if isinstance(error, OSError | ValueError):
-                raise SandboxError("no jail was made", str(error)) from error
-            raise
-
-    def _scene(
-        self, policy: Policy, workdir: str, variables: Mapping[str, str] | None = None, programs: Sequence[Path] = ()
-    ) -> tuple[Scene, tuple[str, ...]]:
-        """What the jail of *policy* looks like, and notices; its way out is open."""
-        doors, known = dict(self.doors), dict(variables or {})
-        if policy.hosts:
-            self.ground.make(policy.session)
-            doors[gate.MOUNTED] = str(self._site(policy).open_gate(policy))
-            known = gate.finding(known)
-        return scene(self.ground, policy, workdir, doors=doors, variables=known, programs=programs)
-
-    def _writable(self, policy: Policy, workdir: str) -> list[str]:
-        mounts = [mount.target or mount.source for mount in policy.mounts if mount.writable]
-        return [workdir, *mounts, *([PROJECT] if policy.project_writable else [])]
-
-    def _site(self, policy: Policy) -> Site:
-        return Site(self.ground, policy.session)
-
-    def _must_live(self, policy: Policy, runtime: Runtime) -> None:
-        if not self.find(policy, runtime):
-            raise SandboxError(f"the jail of {policy.session!r} is gone", "its first process has ended")
 
 
 def _relay(policy: Policy) -> list[str]:

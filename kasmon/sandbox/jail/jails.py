@@ -1,0 +1,87 @@
+"""What every act on a jail needs: the ground it stands on, its site, and what it is to look like."""
+
+import contextlib
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+from kasmon.errors import KasmonError, SandboxError
+from kasmon.model.sandbox import Policy, Runtime
+from kasmon.paths import Places, places
+from kasmon.sandbox.jail.arguments import PROJECT, Scene
+from kasmon.sandbox.jail.ground import Ground
+from kasmon.sandbox.jail.probing import lacking
+from kasmon.sandbox.jail.process import lives
+from kasmon.sandbox.jail.scenery import scene
+from kasmon.sandbox.jail.site import Site
+from kasmon.sandbox.network import gate
+
+
+class Jails:
+    """The jails of one kasmon. Making this touches nothing."""
+
+    def __init__(
+        self,
+        of: Places | None = None,
+        *,
+        doors: Mapping[str, str] | None = None,
+        inside: Path | None = None,
+        program: str = "bwrap",
+    ) -> None:
+        """
+        Args:
+            of: whose jails; by default those of the kasmon that the environment names.
+            doors: place inside -> socket, or folder of sockets, of this machine that is seen there, read-only.
+            inside: the folder of what runs inside; by default kasmon's own.
+            program: bubblewrap, by path or name.
+        """
+        self.places = of or places()
+        self.ground = Ground(self.places, inside)
+        self.doors = dict(doors or {})
+        self.program = program
+
+    def find(self, policy: Policy, runtime: Runtime, /) -> bool:
+        """Whether the jail of *runtime* is still that one and lives, asleep or not."""
+        return lives(runtime.pid, runtime.started, runtime.boot)
+
+    def destroy(self, policy: Policy, runtime: Runtime | None, /) -> None:
+        """Leave no process, socket or mount of it."""
+        raise NotImplementedError
+
+    def _can(self) -> None:
+        if found := lacking(self.program):
+            raise SandboxError("no jail can be made", found.why, found.hint)
+
+    @contextlib.contextmanager
+    def _or_nothing(self, policy: Policy, *, keeps_alive: bool = False) -> Iterator[None]:
+        """Clear away what was begun where something raises; an error of the system becomes ours."""
+        try:
+            yield
+        except BaseException as error:
+            if not keeps_alive or self._site(policy).first_process() is None:
+                with contextlib.suppress(KasmonError):
+                    self.destroy(policy, None)
+            if isinstance(error, OSError | ValueError):
+                raise SandboxError("no jail was made", str(error)) from error
+            raise
+
+    def _scene(
+        self, policy: Policy, workdir: str, variables: Mapping[str, str] | None = None, programs: Sequence[Path] = ()
+    ) -> tuple[Scene, tuple[str, ...]]:
+        """What the jail of *policy* looks like, and notices; its way out is open."""
+        doors, known = dict(self.doors), dict(variables or {})
+        if policy.hosts:
+            self.ground.make(policy.session)
+            doors[gate.MOUNTED] = str(self._site(policy).open_gate(policy))
+            known = gate.finding(known)
+        return scene(self.ground, policy, workdir, doors=doors, variables=known, programs=programs)
+
+    def _writable(self, policy: Policy, workdir: str) -> list[str]:
+        mounts = [mount.target or mount.source for mount in policy.mounts if mount.writable]
+        return [workdir, *mounts, *([PROJECT] if policy.project_writable else [])]
+
+    def _site(self, policy: Policy) -> Site:
+        return Site(self.ground, policy.session)
+
+    def _must_live(self, policy: Policy, runtime: Runtime) -> None:
+        if not self.find(policy, runtime):
+            raise SandboxError(f"the jail of {policy.session!r} is gone", "its first process has ended")
