@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from kasmon.sandbox.jail.stray import Stray
 
 SHARED = "a jail shares this machine's kernel: it is no wall against an attack on that"
-DISK = "what its files take is looked at before each run, and one file is held to that"
+DISK = "how much its files take is looked at every few seconds, and what fills them further is interrupted"
 
 
 def sandboxes(where: Places) -> Iterator[Check]:

@@ -177,6 +177,66 @@ def test_the_group_of_a_jail_is_there_as_long_as_it(inmate: Make) -> None:
     assert not of.folder.exists()
 
 
+TOGETHER = """
+import os, time
+children = []
+for number in range(4):
+    child = os.fork()
+    if child == 0:
+        keep = bytearray(os.urandom(1 << 20)) * 80
+        time.sleep(60)
+    children.append(child)
+ended = [os.waitstatus_to_exitcode(os.wait()[1])]
+for child in children:
+    try: os.kill(child, 9)
+    except ProcessLookupError: pass
+print(ended)
+"""
+BUSY = """
+import os, time
+for _ in range(4):
+    if os.fork() == 0:
+        until = time.monotonic() + 3
+        while time.monotonic() < until: pass
+        os._exit(0)
+for _ in range(4): os.wait()
+print(sum(os.times()[2:4]))
+"""
+
+
+def need_limits() -> None:
+    """Skip the test where no control group of ours holds memory and processor."""
+    held = cgroup.holding()
+    if not (held.memory and held.cpus and held.processes):
+        missing = [name for name, has in held._asdict().items() if not has]
+        pytest.skip(f"no control group of ours holds {', '.join(missing)} here: it takes delegated controllers")
+
+
+@pytest.mark.sandboxes
+def test_all_of_a_jail_together_has_the_memory_of_its_group_and_its_agent_goes_on(small: Make) -> None:
+    """Each of its processes takes less than the limit, which is for all of them: the kernel ends one."""
+    need_limits()
+    one = small()
+    of = Site(one.jail.ground, one.policy.session).group
+    assert of is not None
+    assert SMALL.memory_bytes == of.number("memory.max")
+
+    assert "[-9]" == one.run(TOGETHER, 60.0).out.strip()
+    assert "2" == one.run("print(1 + 1)").out.strip()
+    used = one.jail.usage(one.policy, one.runtime)
+    assert used.memory_is_shared
+    assert used.memory_bytes <= SMALL.memory_bytes
+
+
+@pytest.mark.sandboxes
+def test_all_of_a_jail_together_has_the_processors_of_its_group(small: Make) -> None:
+    """Four that are busy for three seconds get the time of the one processor that is allowed, and not of more."""
+    need_limits()
+    one = small()
+
+    assert float(one.run(BUSY, 60.0).out) <= 3 * 1.3 * SMALL.cpus
+
+
 def test_the_limits_are_words_in_front_of_a_command() -> None:
     size = SIZES["build"]
 

@@ -14,6 +14,7 @@ import msgspec
 import pytest
 from blockbuster import BlockBuster, blockbuster_ctx
 
+from kasmon.backends.interpreter import room
 from kasmon.backends.interpreter.backend import InterpreterBackend, Parts
 from kasmon.errors import KasmonError, RefusedError, SandboxError, SessionEndedError, UnableError
 from kasmon.host.link import HostLink
@@ -345,14 +346,31 @@ async def test_a_failed_pause_is_a_warning_and_no_failed_turn(lab: Lab) -> None:
         assert {"done"} == {fact.reason for fact in lab.only(TurnEnded)}
 
 
-async def test_where_its_files_take_more_than_they_may_only_bash_runs_until_some_are_gone(lab: Lab) -> None:
-    class Weighed(Bare):
-        def usage(self, policy: Policy, runtime: Runtime) -> Usage:
-            files = [path for path in Path(self.workspace(policy)).iterdir() if path.is_file()]
-            size = Size(time_s=30, cpus=1, memory_bytes=1, disk_bytes=1000)
-            weight = sum(path.stat().st_size for path in files)
-            return Usage(memory_bytes=0, disk_bytes=weight, processes=1, cpu_s=0.0, allowed=size)
+class Weighed(Bare):
+    """Its files may take 1000 bytes."""
 
+    def usage(self, policy: Policy, runtime: Runtime) -> Usage:
+        files = [path for path in Path(self.workspace(policy)).iterdir() if path.is_file()]
+        size = Size(time_s=30, cpus=1, memory_bytes=1, disk_bytes=1000)
+        weight = sum(path.stat().st_size for path in files)
+        return Usage(memory_bytes=0, disk_bytes=weight, processes=1, cpu_s=0.0, allowed=size)
+
+
+async def test_what_fills_the_disk_is_interrupted_and_what_makes_room_is_not(
+    lab: Lab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What its interpreters hold is kept."""
+    monkeypatch.setattr(room, "LOOK_S", 0.02)
+    lab.tier = Weighed(lab.tier.root)
+    async with lab.lab():
+        fills = await lab.ran("n=7; while :; do head -c 200 /dev/zero >> big; done", "bash", timeout_s=20)
+        assert (130, True) == (fills.exit_code, fills.session_preserved)
+        assert {True} == {"disk of the sandbox is full" in fact.text for fact in lab.only(NoticeRaised)}
+        makes_room = "while truncate -s -200 big && [ -s big ]; do :; done; rm big; echo $n"
+        assert "7\n" == (await lab.ran(makes_room, "bash")).stdout
+
+
+async def test_where_its_files_take_more_than_they_may_only_bash_runs_until_some_are_gone(lab: Lab) -> None:
     lab.tier = Weighed(lab.tier.root)
     async with lab.lab():
         await lab.ran("head -c 2000 /dev/zero > big", "bash")

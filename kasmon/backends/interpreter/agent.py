@@ -7,6 +7,7 @@ from typing import Any, TypeVar
 from kasmon.backends.base import Chunk, Learned
 from kasmon.backends.interpreter.diary import Diary
 from kasmon.backends.interpreter.life import Life
+from kasmon.backends.interpreter.room import Room
 from kasmon.backends.interpreter.runs import Runs
 from kasmon.backends.interpreter.threads import Threads
 from kasmon.backends.interpreter.turn import QUIET_S
@@ -151,6 +152,7 @@ class InterpreterAgent:
         if not self._lives:
             self._lives = True
             self._beside(self._life.live())
+            self._beside(Room(self._box, self._life, lambda: self._runs.interrupt(INTERPRETERS)).watch())
 
     def _beside(self, work: Coroutine[Any, Any, Value]) -> asyncio.Task[Value]:
         task = asyncio.get_running_loop().create_task(work)
