@@ -16,7 +16,7 @@ from kasmon.commands import serving
 from kasmon.commands.check import Check, Level
 from kasmon.commands.check_agents import agents, fallbacks, hooks, statuses
 from kasmon.commands.check_machines import machines
-from kasmon.commands.check_sandboxes import sandboxes
+from kasmon.commands.check_strays import strays
 from kasmon.commands.screen import no_screen
 from kasmon.config import load
 from kasmon.config.file import read
@@ -42,7 +42,7 @@ def checks(where: Places, environment: Mapping[str, str]) -> Iterator[Check]:
     yield from hooks(where, environment)
     yield from statuses(where, environment)
     yield from fallbacks(where, environment)
-    yield from sandboxes(where)
+    yield from strays(where)
     yield from machines(where, known_of_tmux)
     yield serving.check()
     yield from hosts(where)

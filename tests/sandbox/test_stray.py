@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from kasmon.commands import check_strays
 from kasmon.commands.check import Check
-from kasmon.commands.check_sandboxes import sandboxes
 from kasmon.model.permission import SessionId
 from kasmon.paths import Places, places
 from kasmon.sandbox.jail import ground, stray
@@ -43,7 +43,7 @@ def left(of: Places, name: str, *, work: bool = False) -> Path:
 
 
 def checks(of: Places) -> dict[str, Check]:
-    return {check.id: check for check in sandboxes(of)}
+    return {check.id: check for check in check_strays.strays(of)}
 
 
 @pytest.fixture
@@ -67,7 +67,7 @@ def test_what_a_session_has_and_what_was_just_made_are_no_strays(here: Places) -
 def test_what_nobody_worked_in_is_removed_by_doctor_and_the_rest_is_named(here: Places, lives: Path) -> None:
     gone, work = left(here, "a" * 8), left(here, "b" * 8, work=True)
     seen = checks(here)
-    assert {"sandbox", "sandbox-left", "sandbox-work", "sandbox-alive"} == seen.keys()
+    assert {"sandbox-left", "sandbox-work", "sandbox-alive"} == seen.keys()
     assert str(work / "workspace") in seen["sandbox-work"].text
     assert f"{lives} (process " in seen["sandbox-alive"].text
     mend = seen["sandbox-left"].mend

@@ -1,4 +1,4 @@
-"""What `kasmon doctor` says of sandboxes: whether a jail can be made, what it does not hold, what others have left."""
+"""What `kasmon doctor` says of what sandboxes left that no session knows, and what `--fix` removes of it."""
 
 import contextlib
 import sys
@@ -15,38 +15,20 @@ from kasmon.supervisor.look import look_once
 if TYPE_CHECKING:
     from kasmon.sandbox.jail.stray import Stray
 
-SHARED = "a jail shares this machine's kernel: it is no wall against an attack on that"
-DISK = "how much its files take is looked at every few seconds, and what fills them further is interrupted"
 
-
-def sandboxes(where: Places) -> Iterator[Check]:
-    """Whether jails can be made, and what of them is left that no session knows. Makes none."""
-    if sys.platform != "linux":
-        yield Check(id="sandbox", level="ok", text="jails need Linux: there are none here")
-        return
-    yield _jail()
-    with contextlib.suppress(KasmonError, OSError):
-        yield from _left(where)
-
-
-def _jail() -> Check:
-    from kasmon.sandbox.jail import cgroup  # only where there can be one
-    from kasmon.sandbox.jail.probing import lacking
-
-    if found := lacking("bwrap"):
-        return Check(id="sandbox", level="warn", text=f"no jail can be made: {found.why}", fix=found.hint)
-    held = cgroup.holding()
-    loose = [name for name, is_held in (("memory", held.memory), ("processor", held.cpus)) if not is_held]
-    limits = f"no control group of ours limits {' and '.join(loose)} of all in it together" if loose else ""
-    return Check(id="sandbox", level="ok", text="; ".join(filter(None, (SHARED, limits, DISK))))
+def strays(where: Places) -> Iterator[Check]:
+    """Grounds, work and jails that no session knows; only Linux has any."""
+    if sys.platform == "linux":
+        with contextlib.suppress(KasmonError, OSError):
+            yield from _left(where)
 
 
 def _left(where: Places) -> Iterator[Check]:
-    from kasmon.sandbox.jail.stray import empty_groups, strays
+    from kasmon.sandbox.jail import stray  # only where there can be one
 
-    found = strays(where, {session.id for session in look_once(where).sessions})
+    found = stray.strays(where, {session.id for session in look_once(where).sessions})
     gone = [each for each in found if each.can_go]
-    groups = empty_groups()
+    groups = stray.empty_groups()
     if gone or groups:
         text = f"{len(gone)} folders and {len(groups)} empty control groups of sandboxes that no session knows"
         fix = "`kasmon doctor --fix` removes them."
