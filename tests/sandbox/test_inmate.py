@@ -396,3 +396,21 @@ def test_a_plans_task_runs_in_the_jail_that_it_names(kasmon: Line, workdir: Path
     [session] = look_once(kasmon.places).sessions
     assert "jail" == session.sandbox
     assert seen(kasmon, session.id).ok
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root has folders that its jails may not use")
+def test_rm_names_the_copy_in_which_it_worked_and_leaves_nothing_else_of_it(kasmon: Line, tmp_path: Path) -> None:
+    (tmp_path / "work").mkdir(mode=0o700)
+    session = started(kasmon, tmp_path / "work")
+    until_state(kasmon, session, SessionState.IDLE)
+    kasmon("send", session, "clear; echo mine > made; echo th''en")
+    shows(kasmon, session, "then")
+    assert 0 == kasmon("stop", session).code
+    ground = Jail(kasmon.places).ground.of(session)
+    until_state(kasmon, session, SessionState.ENDED)
+    done = kasmon("rm", session)
+
+    assert (0, f"{session}): forgotten" in done.out) == (done.code, True)
+    assert f"which stays: {ground}/workspace. `rm -r {ground}/workspace` deletes it." in done.err
+    assert [ground / "workspace"] == list(ground.iterdir())
+    assert "mine\n" == (ground / "workspace" / "made").read_text()
