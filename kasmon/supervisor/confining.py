@@ -110,7 +110,7 @@ def check_agreed(places: Places, resolved: Resolved, *, agrees: bool) -> None:
 
 
 def _digest(resolved: Resolved) -> str:
-    """By which it is known later to be just this: whom it may reach, and what it sees, belongs to what is handed over."""
+    """By which it is known later to be just this. Whom it may reach and what it sees belong to what is handed over."""
     confined = resolved.confined
     handed = [confined.files, confined.credentials, confined.network]
     seen = [confined.mounts, confined.project, confined.project_writable]
