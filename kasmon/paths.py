@@ -6,8 +6,9 @@ Reading the environment happens here and only here: two sets of XDG variables ar
 import os
 import stat
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
+
+import msgspec
 
 from kasmon.errors import UnsafeFolderError
 
@@ -15,8 +16,7 @@ SOCKET_PATH_BYTES = 103
 """The longest path that a unix socket takes on every system we run on (macOS: 104 with the final NUL)."""
 
 
-@dataclass(frozen=True, slots=True)
-class Places:
+class Places(msgspec.Struct, frozen=True):
     """Where one kasmon keeps its things. Making a `Places` touches nothing; `make()` does."""
 
     state: Path

@@ -1,7 +1,6 @@
 """What a profile means for one session: its mode, its backend, its command line, and why that is not what was asked."""
 
 import os
-import shlex
 import shutil
 import sys
 from collections.abc import Mapping, Sequence
@@ -309,6 +308,8 @@ def _backend(wanted: Mode, agent: str, profile: Profile) -> tuple[str, str | Non
 
 
 def _split(flags: Sequence[str], key: str) -> tuple[str, ...]:
+    import shlex  # only here: the dashboard's first frame reads no flags
+
     try:
         return tuple(word for flag in flags for word in shlex.split(flag))
     except ValueError as error:

@@ -5,7 +5,6 @@ is a token by its shape. An agent may say them all the same, in a command, an ou
 is never changed.
 """
 
-import json
 import os
 import re
 from collections.abc import Callable, Iterable, Iterator
@@ -213,6 +212,8 @@ def _forms(plain: str) -> set[str]:
 
 
 def _quoted(text: str) -> set[str]:
+    import json  # only here: where nothing is to be hidden nobody loads it
+
     return {repr(text)[1:-1], *(json.dumps(text, ensure_ascii=plain_ascii)[1:-1] for plain_ascii in (True, False))}
 
 

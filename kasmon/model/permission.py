@@ -4,7 +4,6 @@ A request never changes: changed text is a new request and the old one is void. 
 the agent sent, so an answer that carries the digest can only ever mean this text.
 """
 
-import json
 from enum import StrEnum
 from typing import Any, NewType
 
@@ -101,7 +100,8 @@ def digest_of(request: Request) -> str:
 
     Its id and time, that it was set aside, and how it can be answered do not count.
     """
-    import hashlib  # only here: `kasmon ls` takes no digest, and the library takes 4 ms to load
+    import hashlib  # only here: `kasmon ls` takes no digest, and the libraries take 4 ms to load
+    import json
 
     decided = (
         request.session,

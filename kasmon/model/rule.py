@@ -13,7 +13,6 @@ There is no catch-all: a rule always names its tool and what it is used on. A ru
 """
 
 import re
-import shlex
 from collections.abc import Iterable
 from enum import StrEnum
 from pathlib import PurePosixPath
@@ -153,6 +152,8 @@ def _command_text(request: Request, workdir: str) -> str | None:
     rest = dict(request.input)
     command = rest.pop("command", None) or rest.pop("argv", None)
     if isinstance(command, list) and command and all(isinstance(word, str) for word in command):
+        import shlex  # only here: the dashboard's first frame reads no command
+
         command = shlex.join(command)
     if not isinstance(command, str) or not command.strip():
         return None

@@ -8,7 +8,6 @@
 Unless it said that it waits.
 """
 
-import hashlib
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -94,6 +93,8 @@ def quiet_since(session: "Session") -> float:
 
 
 def _digest(parts: Sequence[str]) -> str:
+    import hashlib  # only here: who only reads what was seen takes no digest, and the library takes 4 ms to load
+
     return hashlib.sha256("\0".join(parts).encode("utf-8", "replace")).hexdigest()[:16]
 
 

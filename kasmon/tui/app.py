@@ -11,7 +11,7 @@ import locale
 from collections.abc import Callable, Iterable, Iterator
 from importlib import import_module
 from pathlib import Path
-from typing import Any, ClassVar, Final, Literal, cast
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, cast
 
 from textual import events
 from textual.app import App, ComposeResult
@@ -29,8 +29,6 @@ from kasmon.tui.calls import Calls
 from kasmon.tui.clock import Clock, RealClock
 from kasmon.tui.deeds import Deeds
 from kasmon.tui.desk import Desk
-from kasmon.tui.dialog import Dialog
-from kasmon.tui.focus import FocusView
 from kasmon.tui.hygiene import keep_clean
 from kasmon.tui.inbox import Inbox
 from kasmon.tui.inside import Inside
@@ -65,6 +63,9 @@ from kasmon.tui.waves import Waves
 from kasmon.tui.wishes import Wishes
 from kasmon.tui.world import Settings, Tell, Wanted, World
 
+if TYPE_CHECKING:
+    from kasmon.tui.focus import FocusView
+
 LATER_IMPORTS: Final = (
     "textual.widgets._text_area",
     "textual.widgets._input",
@@ -72,10 +73,8 @@ LATER_IMPORTS: Final = (
     "kasmon.tui.new_session",
     "kasmon.tui.ask_screen",
     "kasmon.tui.inbox_screen",
-    "kasmon.tui.wave_screen",
     "kasmon.tui.session",
     "kasmon.tui.prompt",
-    "pygments.lexers.python",
 )
 """Heavy things that the first frame does not need."""
 LATER_S: Final = 0.1
@@ -145,6 +144,13 @@ class Kasmon(App[None], inherit_bindings=False):
 
     def compose(self) -> ComposeResult:
         yield self.desk
+
+    def refresh_css(self, animate: bool = True) -> None:
+        """Draw by the theme of now. As long as there is no screen no sheet has been read: it is read once, for it."""
+        if self.screen_stack:
+            super().refresh_css(animate)
+        else:
+            self.stylesheet.set_variables(self.get_css_variables())
 
     def on_mount(self) -> None:
         keep_clean(self)
@@ -225,8 +231,6 @@ class Kasmon(App[None], inherit_bindings=False):
         back, and what was typed behind it went the same way meanwhile, however much the key changed.
         """
         above = self.screen_stack[-1] if len(self.screen_stack) > 1 else None
-        if isinstance(above, Dialog) and above.keeps(key):
-            return True
         if isinstance(above, Overlay) and above.takes(key):
             return True
         if self.is_too_small and not self.desk.focused_inside and set(key.aliases) & set(self.keys.of("quit")):
@@ -379,17 +383,17 @@ class Kasmon(App[None], inherit_bindings=False):
         message.stop()
         self.waves.replace(message.wanted)
 
-    def on_focus_view_left(self, message: FocusView.Left) -> None:
+    def on_focus_view_left(self, message: "FocusView.Left") -> None:
         message.stop()
         if self.desk.focused_inside:
             self.inside.leave()
 
-    def on_focus_view_read_wanted(self, message: FocusView.ReadWanted) -> None:
+    def on_focus_view_read_wanted(self, message: "FocusView.ReadWanted") -> None:
         message.stop()
         if (session := self.desk.table.session(message.session)) is not None:
             self.inside.read_terminal(session, message.up)
 
-    def on_focus_view_waiting_clicked(self, message: FocusView.WaitingClicked) -> None:
+    def on_focus_view_waiting_clicked(self, message: "FocusView.WaitingClicked") -> None:
         message.stop()
         self.inbox.open()
 
@@ -432,7 +436,7 @@ class Kasmon(App[None], inherit_bindings=False):
         """Show the keys that matter where the keyboard is now, for what the cursor is on."""
         desk, place = self.desk, Where.LIST
         if desk.focused_inside:
-            inside = Where.TERMINAL if isinstance(self.inside.widget, FocusView) else Where.PROMPT
+            inside = Where.TERMINAL if self.inside.terminal is not None else Where.PROMPT
             place = self.inside.place or inside
         elif desk.filter_bar.box is not None:
             place = Where.FILTER

@@ -14,7 +14,6 @@ from kasmon.tui.bars import Banner, Counted, KeyBar, TopBar
 from kasmon.tui.clock import Clock
 from kasmon.tui.filter import FilterBar
 from kasmon.tui.fleet import ListHeader, SessionTable
-from kasmon.tui.focus import FocusView
 from kasmon.tui.keys import Keys
 from kasmon.tui.look import Look
 from kasmon.tui.messages import (
@@ -26,7 +25,7 @@ from kasmon.tui.messages import (
     StateClicked,
 )
 from kasmon.tui.order import Change, View, difference
-from kasmon.tui.preview import Content, Preview
+from kasmon.tui.preview import Content, Preview, TerminalInside
 from kasmon.tui.tally import Tally
 from kasmon.tui.thrift import PlainContainer, PlainVertical
 
@@ -208,7 +207,7 @@ class Desk(PlainContainer):
         self.set_class(width >= BESIDE_WIDTH, "-beside")
         self.set_class(not self.preview_wanted or (height < 16 and width < BESIDE_WIDTH), "-no-preview")
         self.set_class(self.focused_inside, "-inside")
-        self.set_class(self.focused_inside and isinstance(self.preview.inside, FocusView), "-terminal")
+        self.set_class(self.focused_inside and isinstance(self.preview.inside, TerminalInside), "-terminal")
         self._rows_given = -1
         self._share_room()
 

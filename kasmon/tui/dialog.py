@@ -123,7 +123,7 @@ class Dialog(Overlay):
     def action_leave(self) -> None:
         self.dismiss()
 
-    def keeps(self, key: events.Key) -> bool:
+    def takes(self, key: events.Key) -> bool:
         """Keep a key that came before any field had the keyboard: the first one that has it gets it then. And turn to
         another field at once: what is typed behind that key is meant for it."""
         if self._early is not None:

@@ -17,7 +17,7 @@ import threading
 import time
 from codecs import getincrementaldecoder
 from collections.abc import Callable
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from textual._parser import ParseError
 from textual._xterm_parser import XTermParser
@@ -25,7 +25,9 @@ from textual.drivers.linux_driver import LinuxDriver
 
 from kasmon.tui import guard
 from kasmon.tui.parser import KeyParser
-from kasmon.tui.tap import Tap
+
+if TYPE_CHECKING:
+    from kasmon.tui.tap import Tap
 
 LEGACY_KEYBOARD: Final = "\x1b[>0u"
 """Keys as they always were: a pane's program asked our terminal for nothing else."""
@@ -69,12 +71,12 @@ class TapDriver(LinuxDriver):
                 errors="replace"
             )  # a cell stays a cell where the terminal's encoding has no such letter
 
-    def open_tap(self, tap: Tap) -> None:
+    def open_tap(self, tap: "Tap") -> None:
         """From the next read on stdin's bytes are *tap*'s. Call it, and later `close_tap`, on the app's loop."""
         self._tap = tap
         self._set_legacy(True)
 
-    def close_tap(self, tap: Tap) -> None:
+    def close_tap(self, tap: "Tap") -> None:
         """Undo `open_tap`; nothing happens where *tap* is not the one that is open."""
         if self._tap is tap:
             self._tap = None
@@ -209,7 +211,7 @@ class TapDriver(LinuxDriver):
             self._soon(self.on_hangup or self._leave)
         return data
 
-    def _through(self, tap: Tap, parser: XTermParser, data: bytes) -> bytes:
+    def _through(self, tap: "Tap", parser: XTermParser, data: bytes) -> bytes:
         if parser.mouse_pixels and parser.terminal_size and parser.terminal_pixel_size:
             (columns, rows), (width, height) = parser.terminal_size, parser.terminal_pixel_size
             tap.cell = (max(width / columns, 1.0), max(height / rows, 1.0))

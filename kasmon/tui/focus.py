@@ -17,9 +17,9 @@ from kasmon.tui.carrier import Carrier
 from kasmon.tui.driver import TapDriver
 from kasmon.tui.keyboard import CTRL_BRACKET, LeaveKey, spoken
 from kasmon.tui.link import TerminalLink
+from kasmon.tui.preview import TerminalInside
 from kasmon.tui.tap import SHIFT_HOME, WHEEL_LINES, Aim, Tap
 from kasmon.tui.terminal import Terminal
-from kasmon.tui.thrift import PlainVertical
 
 PREVIEW_HZ: Final = 20.0
 RESIZE_S: Final = 0.1
@@ -67,7 +67,7 @@ class FocusBar(Widget):
         return line
 
 
-class FocusView(PlainVertical):
+class FocusView(TerminalInside):
     """A terminal and its bar. The app hands in what a host pushes by `show` and `lost`, and listens for `Left`.
 
     `enter` gives every key to the session until the leave key, `leave`, or a click that takes Textual's focus away.

@@ -2,15 +2,17 @@
 
 import asyncio
 from collections.abc import Callable
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from kasmon.errors import KasmonError
-from kasmon.host.client import HostLink, link
 from kasmon.host.wire import Blur, Focus, FromHost, FromTerminal, Gone, Unwatch, Watch
 from kasmon.model.command import Mode
 from kasmon.model.permission import SessionId
 from kasmon.paths import Places
 from kasmon.tui.link import TerminalWish
+
+if TYPE_CHECKING:
+    from kasmon.host.client import HostLink
 
 FIRST_PAUSE_S: Final = 0.2
 LONGEST_PAUSE_S: Final = 5.0
@@ -49,6 +51,8 @@ class TerminalHost:
 
     async def _reach(self) -> None:
         """Open the line, however long that takes, and say again what is wanted of it."""
+        from kasmon.host.client import link  # not before the first frame
+
         pause_s = FIRST_PAUSE_S
         while self._watched or self._focused:
             try:

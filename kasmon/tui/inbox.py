@@ -11,7 +11,6 @@ from kasmon.model.permission import RequestId, SessionId
 from kasmon.model.session import Session
 from kasmon.tui.asking import QUIET_S, Asked, Queue
 from kasmon.tui.bars import Notice
-from kasmon.tui.focus import FocusView
 from kasmon.tui.overlay import Overlay
 from kasmon.tui.waves import plans_ask
 
@@ -141,8 +140,7 @@ class Inbox:
             notice = Notice(f"Nothing can be written down: {clean_line(app.fleet.read_only)}", "bad")
         else:
             notice = app.waves.notice()
-        inside = app.desk.preview.inside
-        if isinstance(inside, FocusView):
+        if (inside := app.inside.terminal) is not None:
             inside.waiting = waiting if inside.is_live else 0
             notice = None if inside.is_live else notice
         above = [each for each in app.screen_stack[1:] if isinstance(each, Overlay) and each.carries_notice]

@@ -17,15 +17,16 @@ from kasmon.model.state import ALIVE
 from kasmon.tmux.greeting import greeted
 from kasmon.tui.action import Where
 from kasmon.tui.feed import Transcripts
-from kasmon.tui.focus import FocusView
 from kasmon.tui.keyboard import CTRL_BRACKET, LeaveKey
 from kasmon.tui.keys import DETACHES
 from kasmon.tui.lines import Lines
 from kasmon.tui.look import Look, session_label
+from kasmon.tui.preview import TerminalInside
 from kasmon.tui.world import Facts, Tell, Wanted
 
 if TYPE_CHECKING:
     from kasmon.tui.app import Kasmon
+    from kasmon.tui.focus import FocusView
     from kasmon.tui.session import SessionView
 
 HOW_TO_COME_BACK: Final = f" {DETACHES} comes back to kasmon "
@@ -49,15 +50,21 @@ class Inside:
         return self.app.desk.preview.inside
 
     @property
+    def terminal(self) -> "FocusView | None":
+        """The terminal, if that is what is shown. Told without importing what draws it."""
+        widget = self.widget
+        return cast("FocusView", widget) if isinstance(widget, TerminalInside) else None
+
+    @property
     def is_in_terminal(self) -> bool:
         """Whether a terminal has the keyboard, all of it."""
-        return isinstance(self.widget, FocusView) and self.widget.is_live
+        return self.terminal is not None and self.terminal.is_live
 
     @property
     def story(self) -> "SessionView | None":
         """The transcript, if that is what is shown. Told without importing what draws it: that is heavy."""
         widget = self.widget
-        return None if widget is None or isinstance(widget, FocusView | Lines) else cast("SessionView", widget)
+        return None if widget is None or isinstance(widget, TerminalInside | Lines) else cast("SessionView", widget)
 
     def make(self, session: Session) -> Widget:
         """The widget that shows what this session shows."""
@@ -65,6 +72,8 @@ class Inside:
         if session.mode is Mode.TMUX:
             link = world.terminals if world is not None else None
             if link is not None:
+                from kasmon.tui.focus import FocusView  # with the tap: not before the first frame
+
                 return FocusView(link, session.id, self.leave_key)
             note = Lines(self.app.look, "background")
             note.say((), ((" Live terminals need tmux; this one cannot be shown.", "soft"),))
@@ -103,8 +112,8 @@ class Inside:
         session = self.app.desk.preview.session
         if session is not None and self.story is not None:
             self.story.learn(session)
-        elif session is not None and isinstance(self.widget, FocusView):
-            self.widget.bar.ended = session.generation > 0 and session.state not in ALIVE
+        elif session is not None and self.terminal is not None:
+            self.terminal.bar.ended = session.generation > 0 and session.state not in ALIVE
 
     def scroll(self, pages: int) -> None:
         """Scroll the transcript down by so many pages, up where negative."""
@@ -122,8 +131,8 @@ class Inside:
 
     def heard(self, push: FromTerminal) -> None:
         """A host told something of a terminal."""
-        view = self.widget
-        if isinstance(view, FocusView) and view.session == push.session:
+        view = self.terminal
+        if view is not None and view.session == push.session:
             match push:
                 case Rows():
                     view.show(push)
@@ -157,8 +166,7 @@ class Inside:
         if app.desk.focused_inside:
             self.leave()
         app.desk.enter(wanted)
-        view = self.widget
-        if isinstance(view, FocusView):
+        if (view := self.terminal) is not None:
             view.label = session_label(session, wanted)
             if view.is_mounted:
                 view.enter()
@@ -175,10 +183,10 @@ class Inside:
 
     def leave(self) -> None:
         """The keyboard is the list's again; what was written is kept."""
-        app, view, story = self.app, self.widget, self.story
+        app, view, story = self.app, self.terminal, self.story
         if story is not None and (draft := story.leave()):
             self._drafts[story.session.id] = draft
-        elif isinstance(view, FocusView):
+        elif view is not None:
             view.leave()
         app.remove_class("-writing")
         app.hold_still()

@@ -6,8 +6,9 @@ are, since somebody set up a terminal to send them. Releases, bare modifiers and
 """
 
 import re
-from dataclasses import dataclass
 from typing import Final
+
+import msgspec
 
 SHIFT, ALT, CTRL, SUPER, HYPER, META, CAPS_LOCK, NUM_LOCK = (1 << bit for bit in range(8))
 RELEASED = b"3"
@@ -121,8 +122,7 @@ LEAVING: Final = frozenset("abcdefgklnopqrstuvwxyz\\]^_@ ")
 """What goes with Ctrl: not H, I, J, M and [, which are Backspace, Tab, a new line, Enter and Escape."""
 
 
-@dataclass(frozen=True, slots=True)
-class LeaveKey:
+class LeaveKey(msgspec.Struct, frozen=True):
     """The one key that a pane never gets."""
 
     name: str

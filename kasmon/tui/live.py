@@ -2,69 +2,37 @@
 
 import asyncio
 import contextlib
-import os
-from asyncio.subprocess import DEVNULL, PIPE
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from kasmon.config import Config, Offer, parse
-from kasmon.config.edit import put
 from kasmon.config.file import read
 from kasmon.errors import ConfigError, KasmonError, SessionNotFoundError
-from kasmon.host.policy import project_of
 from kasmon.host.wire import FromTerminal
 from kasmon.model.candidate import Candidate
-from kasmon.model.command import Answer, Configure, Interrupt, Mode, Prompt, Requeue, Stop
+from kasmon.model.command import Mode
 from kasmon.model.fleet import Fleet
 from kasmon.model.permission import SessionId
 from kasmon.model.radar import Collides, summed
 from kasmon.model.session import Session
 from kasmon.paths import Places
 from kasmon.store.log import START, Cursor
-from kasmon.supervisor import verb
 from kasmon.supervisor.orphans import Adopter
-from kasmon.supervisor.read import read as verb_read
 from kasmon.supervisor.watch import FleetWatch
-from kasmon.tmux.clipboard import TAKE
-from kasmon.tui.browser import opened
-from kasmon.tui.files import listed
 from kasmon.tui.hosts import TerminalHost
-from kasmon.tui.look import RECEIPT_WORDS
-from kasmon.tui.notify import Caller
 from kasmon.tui.tail import follow
-from kasmon.tui.world import (
-    Adopt,
-    Call,
-    Confined,
-    Copy,
-    Create,
-    Forget,
-    ForkSandbox,
-    Heard,
-    KeepTheme,
-    MoveTo,
-    OpenLink,
-    Rename,
-    ReplaySandbox,
-    Restart,
-    Settings,
-    Steer,
-    TakeEdit,
-    Tell,
-    Wanted,
-)
+from kasmon.tui.world import Confined, Heard, Settings, Wanted
 
 if TYPE_CHECKING:
     from kasmon.supervisor.plans.boards import Board
     from kasmon.supervisor.sandbox_past import SandboxPast
+    from kasmon.tui.live_wishes import LiveWishes
 
 SHORTEST_SECRET: Final = 6
 """A shorter value of a variable would hide half of every card."""
 RECONCILE_S: Final = 1.0
-COPY_S: Final = 2.0
-"""How long tmux may take to take a text, in seconds."""
 
 
 class LiveWorld:
@@ -76,7 +44,7 @@ class LiveWorld:
         self._fleet = Fleet()
         self._host = TerminalHost(places)
         self._config, self._config_text = Config(), ""
-        self._caller: Caller | None = None
+        self._wishes: LiveWishes | None = None
         self._adopter = Adopter(places)
 
     def first(self) -> Fleet:
@@ -117,58 +85,15 @@ class LiveWorld:
         return follow(self.places, self._fleet.get(session), session, since)
 
     async def wish(self, wanted: Wanted, /) -> str:
-        match wanted:
-            case Create(mode=Mode.INTERPRETER):
-                from kasmon.tui import live_sandbox  # seldom wanted
+        if self._wishes is None:
+            await asyncio.to_thread(import_module, "kasmon.tui.live_wishes")  # with every verb: 15 ms
+        return await self._wisher().carry_out(wanted)
 
-                await live_sandbox.create(self.places, self._config, wanted)
-            case Create():
-                new = verb.NewSession(
-                    name=wanted.name,
-                    agent=wanted.agent,
-                    mode=wanted.mode,
-                    workdir=wanted.workdir,
-                    prompt=wanted.prompt,
-                    sandbox=wanted.sandbox,
-                    agrees=wanted.agrees,
-                )
-                await verb.create(self.places, self._config, new)
-            case Restart():
-                await verb.restart(self.places, self._session(wanted.session))
-            case MoveTo():
-                from kasmon.supervisor.move import move  # seldom wanted
+    def _wisher(self) -> "LiveWishes":
+        from kasmon.tui.live_wishes import LiveWishes
 
-                await move(self.places, self._config, self._session(wanted.session), wanted.to)
-            case Rename():
-                await verb.rename(self.places, self._session(wanted.session), wanted.name)
-            case Forget():
-                return await self._forget(self._session(wanted.session))
-            case ForkSandbox():
-                from kasmon.tui import live_sandbox
-
-                await live_sandbox.fork(self.places, self._config, self._session(wanted.session), wanted)
-            case ReplaySandbox():
-                from kasmon.tui import live_sandbox
-
-                return await live_sandbox.replay(self.places, self._session(wanted.session), wanted)
-            case KeepTheme():
-                await asyncio.to_thread(put, self.places, "ui.theme", wanted.name)
-            case Copy():
-                await _to_tmux(wanted.text)
-            case OpenLink():
-                await opened(wanted.address)
-            case Adopt():
-                from kasmon.supervisor.adopt import adopt  # seldom wanted
-
-                await adopt(self.places, wanted.pane, wanted.name)
-            case Steer() | TakeEdit():
-                await asyncio.to_thread(self._decide, wanted)
-            case Call():
-                self._caller = self._caller or Caller()
-                await self._caller.call(wanted.alert, self._config.notify)
-            case Tell():
-                return await self._tell(wanted)
-        return ""
+        self._wishes = self._wishes or LiveWishes(self.places, lambda: self._config, lambda: self._fleet)
+        return self._wishes
 
     async def offers(self) -> Sequence[Offer]:
         from kasmon.tui.live_sandbox import offered
@@ -191,10 +116,14 @@ class LiveWorld:
         return await foreign_panes(self.places)
 
     async def files(self, session: SessionId, /) -> Sequence[str]:
+        from kasmon.tui.files import listed  # for whoever writes the name of one
+
         return await asyncio.to_thread(listed, Path(self._session(session).workdir or "."))
 
     async def printed(self, session: SessionId, /) -> Sequence[str]:
-        return await verb_read(self.places, self._session(session), 0, ansi=True)
+        from kasmon.supervisor.read import read as printed  # seldom wanted
+
+        return await printed(self.places, self._session(session), 0, ansi=True)
 
     async def explained(self, session: SessionId, /) -> Sequence[str]:
         from kasmon.supervisor.explain import explain  # seldom wanted
@@ -236,57 +165,19 @@ class LiveWorld:
         return await asyncio.to_thread(_values, self.places.environment(session))
 
     async def project(self, session: SessionId, /) -> str:
+        from kasmon.host.policy import project_of  # for a request that is looked at
+
         known = self._fleet.get(session)
         return await asyncio.to_thread(project_of, known.workdir) if known is not None and known.workdir else ""
 
     async def attach_argv(self, session: SessionId, /) -> Sequence[str]:
-        return await verb.attach_argv(self.places, self._session(session))
+        from kasmon.supervisor.verb import attach_argv  # seldom wanted
+
+        return await attach_argv(self.places, self._session(session))
 
     def close(self) -> None:
         """Bring the index up to date; agents and hosts go on."""
         self.watch.close()
-
-    async def _tell(self, wanted: Tell) -> str:
-        session = self._session(wanted.session)
-        match wanted.wish:
-            case Prompt() as prompt:
-                receipt = await verb.send(self.places, session, prompt.text, prompt.when, anyway=prompt.anyway)
-                return (
-                    f"{session.name}: {RECEIPT_WORDS[receipt.state]}{f'; {receipt.reason}' if receipt.reason else ''}"
-                )
-            case Answer() as answer:
-                await verb.answer(self.places, session, answer)
-            case Interrupt():
-                await verb.interrupt(self.places, session)
-            case Stop() as stop:
-                await verb.stop(self.places, session, stop.grace_s)
-            case Configure() as configure:
-                await verb.configure(self.places, session, configure)
-            case Requeue() as requeue:
-                await verb.requeue(self.places, session, requeue)
-            case wish:
-                from kasmon.tui import live_sandbox
-
-                return await live_sandbox.carried_out(self.places, session, wish)
-        return ""
-
-    async def _forget(self, session: Session) -> str:
-        """A sentence for the person, where a copy of its folder stays."""
-        if session.mode is not Mode.INTERPRETER:
-            kept = await verb.forget(self.places, session)
-        else:
-            from kasmon.tui import live_sandbox
-
-            kept = await live_sandbox.forget(self.places, session)
-        return verb.copy_stays(kept) if kept else ""
-
-    def _decide(self, wanted: Steer | TakeEdit) -> None:
-        from kasmon.supervisor.plans import acts  # with all that reads plans
-
-        if isinstance(wanted, TakeEdit):
-            acts.take_edit(self.places, self._config, wanted.plan, wanted.digest)
-        else:
-            acts.steer(self.places, self._config, self._fleet, wanted.plan, wanted.deed, wanted.task, wanted.agent)
 
     def _session(self, session: SessionId) -> Session:
         known = self._fleet.get(session)
@@ -356,22 +247,6 @@ async def _touched(folder: Path) -> AsyncIterator[None]:
             async for _ in awatch(folder, step=50, debounce=100, rust_timeout=1000, yield_on_timeout=True):
                 yield
         await asyncio.sleep(RECONCILE_S)
-
-
-async def _to_tmux(text: str) -> None:
-    """Make *text* the newest buffer of the tmux that this process runs in, and the clipboard of its terminal.
-
-    tmux takes no clipboard from a program inside it unless it is told to; from its own command line it does.
-    """
-    if not os.environ.get("TMUX"):
-        return
-    with contextlib.suppress(OSError, TimeoutError):
-        tmux = await asyncio.create_subprocess_exec(*TAKE, stdin=PIPE, stdout=DEVNULL, stderr=DEVNULL)
-        try:
-            await asyncio.wait_for(tmux.communicate(text.encode("utf-8", "replace")), COPY_S)
-        finally:
-            if tmux.returncode is None:
-                tmux.kill()
 
 
 def _values(path: Path) -> tuple[str, ...]:

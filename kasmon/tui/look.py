@@ -69,6 +69,7 @@ class Look:
     """The styles of one theme, and the shapes that the terminal can show."""
 
     def __init__(self, theme: ThemeFile, *, utf8: bool = True) -> None:
+        self.theme = theme
         self.utf8 = utf8
         self._colours, self._contrast = variables(theme), theme.contrast
         self._styles: dict[tuple[str, Ground], Style] = {}

@@ -27,6 +27,10 @@ Content = Callable[[Session], Widget | None]
 """Makes the widget that shows a session's inside; None where there is none to show."""
 
 
+class TerminalInside(PlainVertical):
+    """Marks the inside that is a terminal, `focus.FocusView`: it is told by this without what draws it."""
+
+
 class PreviewHead(LineWidget):
     """Whose inside this is: name, agent, mode, place, state, evidence."""
 

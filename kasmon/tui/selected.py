@@ -5,7 +5,6 @@ from typing import TYPE_CHECKING, Final
 
 from kasmon.clean import clean_line
 from kasmon.errors import InteractiveOnlyError, KasmonError
-from kasmon.model.changes import split
 from kasmon.model.command import Interrupt, Mode, Stop
 from kasmon.model.session import Session
 from kasmon.model.state import ALIVE
@@ -133,6 +132,7 @@ class SelectedDeeds:
             diff = await world.diff(session.id) if world is not None else ""
         except KasmonError as error:
             why = f"{error.message} {error.hint}".strip()
+        from kasmon.model.changes import split
         from kasmon.tui.diff_screen import DiffScreen
 
         if files := split(diff):

@@ -10,7 +10,6 @@ from itertools import islice
 from typing import Final
 
 from kasmon.errors import KasmonError, LogMissingError
-from kasmon.host.client import link
 from kasmon.host.wire import FromHost, Watch, Written
 from kasmon.model.command import Mode
 from kasmon.model.permission import SessionId
@@ -82,6 +81,7 @@ def _end(log: EventLog, since: Cursor) -> Facts:
 
 async def _listen(places: Places, session: SessionId, told: Callable[[Heard], None]) -> None:
     """Hear what the agent is writing, from its host, as long as there is one; no agent is started for that."""
+    from kasmon.host.client import link  # not before the first frame
 
     def push(frame: FromHost) -> None:
         if isinstance(frame, Written) and frame.session == session:

@@ -7,8 +7,9 @@ pieces. A bracketed paste comes whole; the leave key inside it is only text.
 """
 
 import re
-from dataclasses import dataclass, field
 from typing import Final, Protocol
+
+import msgspec
 
 from kasmon.host.wire import Modes
 from kasmon.tui import mouse
@@ -56,8 +57,7 @@ class Sink(Protocol):
     def leave(self) -> None: ...
 
 
-@dataclass(frozen=True, slots=True)
-class Aim:
+class Aim(msgspec.Struct, frozen=True):
     """Where the terminal stands on the screen, and what its program asked for; replaced whole."""
 
     x: int = 0
@@ -67,7 +67,7 @@ class Aim:
     left: int = 0
     top: int = 0
     """The pane's column and row that are shown in the corner."""
-    modes: Modes = field(default_factory=Modes)
+    modes: Modes = msgspec.field(default_factory=Modes)
     scrolled: int = 0
 
 

@@ -57,9 +57,11 @@ class Taste:
             self.app.call_later(self.app.say, problem, severity="error")
 
     def show_theme(self, name: str) -> None:
-        """Draw everything with this theme from now on."""
+        """Draw everything with this theme from now on; what is drawn with it already stays as it is."""
         app = self.app
         theme = self.theme_file(name)
+        if app.theme == name and app.look.theme == theme:
+            return
         app.register_theme(textual_theme(name, theme))
         app.look = Look(theme, utf8=app.utf8)
         app.ansi_theme_dark = app.ansi_theme_light = terminal_theme(theme)

@@ -4,11 +4,11 @@ from typing import TYPE_CHECKING
 
 from kasmon.errors import KasmonError
 from kasmon.model.command import Answer, Prompt, Requeue, Run
-from kasmon.tui.dialog import Dialog
 from kasmon.tui.world import Adopt, Create, ForkSandbox, Tell, Wanted
 
 if TYPE_CHECKING:
     from kasmon.tui.app import Kasmon
+    from kasmon.tui.dialog import Dialog
 
 
 class Wishes:
@@ -46,7 +46,9 @@ class Wishes:
                 self.app.inside.give_back(wanted.session, wanted.wish.code)
             self.app.say(f"{error.message} {error.hint}", severity="error")
 
-    def _dialog(self, token: int) -> Dialog | None:
+    def _dialog(self, token: int) -> "Dialog | None":
         """The dialog that waits under *token*, if it is still there."""
+        from kasmon.tui.dialog import Dialog  # not before the first frame
+
         dialogs = (screen for screen in self.app.screen_stack if isinstance(screen, Dialog))
         return next((dialog for dialog in dialogs if dialog.token == token), None)

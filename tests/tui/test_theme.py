@@ -5,6 +5,7 @@ from typing import cast
 
 import msgspec
 import pytest
+from textual.css.stylesheet import Stylesheet
 
 import kasmon
 from kasmon.errors import ConfigError
@@ -188,6 +189,36 @@ async def test_a_config_that_names_another_theme_shows_it_at_once() -> None:
         await auntil(lambda: app.theme == "nord")
 
         assert shipped("nord").colors.text == app.look.colour("text")
+
+
+async def test_the_sheet_is_read_once_for_the_first_picture_and_the_settings_that_say_the_same(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """To read it anew and draw everything by it takes 25 ms, and would happen four times at each start."""
+    read_anew: list[Stylesheet] = []
+    reparse = Stylesheet.reparse
+
+    def counted(sheet: Stylesheet) -> None:
+        read_anew.append(sheet)
+        reparse(sheet)
+
+    monkeypatch.setattr(Stylesheet, "reparse", counted)
+    app = dashboard(crew())
+    async with app.run_test() as pilot:
+        await settled(pilot)
+        world = cast(StillWorld, app.world)
+        await auntil(world.kept.empty)
+        await settled(pilot)
+        assert DEFAULT == app.theme
+        assert shipped(DEFAULT).colors.background == app.get_css_variables()["k-background"]
+        assert app.screen.styles.background.hex.lower() == shipped(DEFAULT).colors.background
+        assert [] == read_anew
+
+        world.kept.put_nowait(Settings(theme="nord"))
+        await auntil(lambda: app.theme == "nord")
+        await settled(pilot)
+        assert app.screen.styles.background.hex.lower() == shipped("nord").colors.background
+        assert [] != read_anew
 
 
 async def test_a_broken_theme_is_told_and_the_screen_stays_as_it_was() -> None:
