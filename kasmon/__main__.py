@@ -4,6 +4,10 @@ import os
 import sys
 from collections.abc import MutableMapping, Sequence
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:  # `typing` takes time, and the shortest ways do without it
+    from kasmon.model.sandbox import Interpreter
+
 KEPT = ("TEXTUAL_THEME", "TEXTUAL_ANIMATIONS")
 """What of Textual's variables may still do something; the others press keys, import code or open connections."""
 
@@ -20,6 +24,12 @@ def main() -> int:
 
         states, wave, wants_json = wanted
         return guarded(lambda: ls(states, wave, wants_json=wants_json), wants_json=wants_json)
+    if arguments[:2] == ["sandbox", "run"] and (meant := plain_run(arguments[2:])) is not None:
+        from kasmon.commands.output import guarded
+        from kasmon.commands.sandbox_run import run as run_code
+
+        name, code, interpreter, wants_json = meant
+        return guarded(lambda: run_code(name, code, interpreter, None, wants_json=wants_json), wants_json=wants_json)
     if arguments == ["mcp"]:  # an agent waits for it at its own start
         from kasmon.commands.output import guarded
         from kasmon.commands.serving import mcp
@@ -71,6 +81,29 @@ def plain_ls(arguments: Sequence[str]) -> tuple[str | None, int | None, bool] | 
         else:
             return None
     return states, wave, wants_json
+
+
+def plain_run(arguments: Sequence[str]) -> tuple[str, str, "Interpreter", bool] | None:
+    """The session, code, interpreter and `--json` of a `sandbox run` that is written plainly; None for the library."""
+    words: list[str] = []
+    interpreter: Interpreter = "bash"
+    wants_json = False
+    rest = iter(arguments)
+    for argument in rest:
+        name, has_value, value = argument.partition("=")
+        if argument == "--json":
+            wants_json = True
+        elif name == "--env":
+            match value if has_value else next(rest, ""):
+                case ("python" | "bash" | "node") as wanted:
+                    interpreter = wanted
+                case _:
+                    return None
+        elif argument and (argument == "-" or not argument.startswith("-")):
+            words.append(argument)
+        else:
+            return None
+    return (words[0], words[1], interpreter, wants_json) if len(words) == 2 and words[0] != "-" else None
 
 
 def forget_textual(environment: MutableMapping[str, str]) -> None:

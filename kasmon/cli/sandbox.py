@@ -58,9 +58,9 @@ def run(
     json: Json = False,
 ) -> int:
     """Run code in a sandbox, waking it for that. What it prints is shown meanwhile; the exit code is the code's."""
-    from kasmon.commands import sandboxing
+    from kasmon.commands.sandbox_run import run as run_code
 
-    return sandboxing.run(session, code, env, timeout, wants_json=json)
+    return run_code(session, code, env, timeout, wants_json=json)
 
 
 @app.command(name="ls")

@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-import sys
 from collections.abc import Sequence
 from typing import Final, Literal
 
@@ -16,7 +15,7 @@ from kasmon.errors import KasmonError, SessionNotFoundError, UsageError
 from kasmon.model.command import Allow, Checkpoint, Mode, Restore, SandboxWish, Sleep, Wake
 from kasmon.model.housing import Kept
 from kasmon.model.permission import SessionId
-from kasmon.model.sandbox import Interpreter, Tier
+from kasmon.model.sandbox import Tier
 from kasmon.model.session import Session
 from kasmon.paths import Places, places
 from kasmon.sandbox.network.forwarding import HERE
@@ -54,26 +53,6 @@ def create(new: sandboxes.NewSandbox, *, wants_json: bool) -> None:
     """Make a sandbox and print its session's id."""
     where = places()
     _tell_made(where, asyncio.run(sandboxes.create(where, load(where), new)), wants_json=wants_json)
-
-
-def run(name: str, code: str, interpreter: Interpreter, timeout_s: float | None, *, wants_json: bool) -> int:
-    """Run code and return its exit code; what it prints is printed meanwhile."""
-    where = places()
-    session = find(look_once(where), name)
-    shown = Shown(is_quiet=wants_json)
-    text = sys.stdin.read() if code == "-" else code
-    running = sandboxes.run(where, session, interpreter, text, timeout_s=timeout_s, printed=shown.take)
-    try:
-        ran = asyncio.run(running)
-    except KeyboardInterrupt:
-        with contextlib.suppress(KasmonError):
-            asyncio.run(sandboxes.interrupt(where, session, interpreter))
-        raise
-    if wants_json:
-        tell(answer(ran=msgspec.to_builtins(ran)))
-    else:
-        shown.finish(ran)
-    return ran.exit_code
 
 
 def list_all(*, wants_json: bool) -> None:

@@ -1,6 +1,5 @@
 """Facts longer than a line of the log may be: their whole text goes to a file of its own, named by its SHA-256."""
 
-import hashlib
 from pathlib import Path
 from typing import Final
 
@@ -51,6 +50,8 @@ def fitted(event: Event, blobs: Path | None = None) -> Event:
 
 
 def _kept(text: str, blobs: Path | None) -> str:
+    import hashlib  # only here: few facts are so long, and the library takes 4 ms to load
+
     content = text.encode("utf-8", "replace")
     digest = hashlib.sha256(content).hexdigest()
     if blobs is not None and not (blobs / digest).exists():

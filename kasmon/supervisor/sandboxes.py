@@ -7,26 +7,21 @@ import asyncio
 import contextlib
 import secrets
 import time
-from collections.abc import AsyncIterator, Callable
-from typing import Final
+from collections.abc import AsyncIterator
 
 import msgspec
 
 from kasmon.config import Config
 from kasmon.errors import (
-    HostUnreachableError,
     KasmonError,
     SandboxError,
     SessionEndedError,
     SessionNotFoundError,
-    UnableError,
 )
 from kasmon.host.alive import lock_holder
-from kasmon.host.client import HostLink, link
-from kasmon.host.wire import Do, Done, FromHost, Printed
-from kasmon.model.command import Fork, Interrupt, Mode, Run, SandboxWish, Sleep, Wake
+from kasmon.model.command import Fork, Wake
 from kasmon.model.permission import SessionId
-from kasmon.model.sandbox import SIZES, Interpreter, Ran
+from kasmon.model.sandbox import Interpreter
 from kasmon.model.session import Session
 from kasmon.model.state import SessionState
 from kasmon.paths import Places
@@ -41,6 +36,7 @@ from kasmon.supervisor.begin import begin
 from kasmon.supervisor.housing import NewSandbox, made_known, policy_of_session, prepared, taken_back
 from kasmon.supervisor.look import look_once
 from kasmon.supervisor.names import proper
+from kasmon.supervisor.sandbox_use import interrupt, keep, must_be_sandbox, run, take_up
 
 __all__ = [
     "NewSandbox",
@@ -57,11 +53,6 @@ __all__ = [
     "run",
     "take_up",
 ]
-
-MOVING_S: Final = 180.0
-"""How long a sandbox may take to sleep, to wake, to keep a checkpoint or to go back to one, its turn's end included."""
-AROUND_S: Final = 60.0
-"""How much longer than its own limit a run may take until it is told, in seconds: it may wait for its sandbox."""
 
 
 async def create(places: Places, config: Config, wanted: NewSandbox) -> SessionId:
@@ -91,7 +82,7 @@ async def get_or_create(places: Places, config: Config, wanted: NewSandbox) -> t
     known = next((session for session in fleet.sessions if session.name == wanted.name), None)
     if known is None:
         return await create(places, config, wanted), ""
-    _must_be_sandbox(known)
+    must_be_sandbox(known)
     if known.state is SessionState.ENDED:
         await verb.restart(places, known)
         return known.id, f"it had ended ({known.end_why or 'nobody knows why'}): {MEMORY_LOST}; {FILES_KEPT}"
@@ -120,66 +111,9 @@ def history(places: Places, session: Session, until: str = "") -> tuple[tuple[In
         NotFoundError: if there is no such checkpoint.
         UnableError: if the session is no sandbox of interpreters.
     """
-    _must_be_sandbox(session)
+    must_be_sandbox(session)
     facts = (event for event, _ in EventLog(places.log(session.id)).read())
     return replay(facts, lambda digest: (places.blobs(session.id) / digest).read_text("utf-8"), until)
-
-
-async def run(
-    places: Places,
-    session: Session,
-    interpreter: Interpreter,
-    code: str,
-    *,
-    timeout_s: float | None = None,
-    cap: int | None = None,
-    printed: Callable[[Printed], None] = lambda _: None,
-    run: str = "",
-) -> Ran:
-    """Run *code* in the session's sandbox, waking it for that, and return what came of it.
-
-    Args:
-        places: where the session is kept.
-        session: whose sandbox.
-        interpreter: which.
-        code: what.
-        timeout_s: how long it may take; None is as long as the sandbox's size allows.
-        cap: how many bytes of output are returned at most.
-        printed: called with what it prints meanwhile.
-        run: its id: of two with one id only the first runs, and both get what came of it.
-
-    Raises:
-        SessionEndedError: if the sandbox is gone, by its time or by a person.
-        UnableError: if the session is no sandbox of interpreters.
-        RefusedError: if it sleeps, and use does not wake it.
-        HostUnreachableError, TimedOutError: if it is not known what came of it; the same *run* again tells.
-    """
-    wish = Run(interpreter=interpreter, code=code, timeout_s=timeout_s, cap=cap, id=run or secrets.token_hex(8))
-    limit_s = AROUND_S + (max(size.time_s for size in SIZES.values()) if timeout_s is None else timeout_s)
-    async with _linked(places, session) as host:
-
-        def pushed(frame: FromHost) -> None:
-            if isinstance(frame, Printed) and frame.run == wish.id:
-                printed(frame)
-
-        host.on_push = pushed
-        done = await _asked(host, session, wish, limit_s)
-    if done.ran is None:
-        raise HostUnreachableError(session.name, "it did not say what came of the run")
-    return done.ran
-
-
-async def keep(places: Places, session: Session, wish: SandboxWish) -> str:
-    """Put the session's sandbox to sleep, wake it, keep a checkpoint of it or go back to one, once its turn is over.
-
-    Returns the checkpoint's id; else what was lost, empty where nothing was.
-
-    Raises:
-        KasmonError: as `run` does, and why it could not be done.
-    """
-    is_agents = bool(session.sandbox) and isinstance(wish, Sleep | Wake)
-    async with _linked(places, session, is_agents=is_agents) as host:
-        return (await _asked(host, session, wish, MOVING_S)).told
 
 
 async def fork(places: Places, config: Config, session: Session, name: str, checkpoint: str = "") -> SessionId:
@@ -189,7 +123,7 @@ async def fork(places: Places, config: Config, session: Session, name: str, chec
         NotFoundError: if there is no such checkpoint.
         KasmonError: as `create` and `keep` do; there is no new session then.
     """
-    _must_be_sandbox(session)
+    must_be_sandbox(session)
     known = await asyncio.to_thread(policy_of_session, places, session.id)
     policy = msgspec.structs.replace(known, workspace="")
     launch = await asyncio.to_thread(made_known, places, proper(name), policy, time.time())
@@ -226,16 +160,6 @@ async def forwarded(places: Places, session: Session, port: int, here: int = 0) 
     return await asyncio.to_thread(opened)
 
 
-async def take_up(places: Places, session: Session) -> None:
-    """Start the host of a session whose sandbox outlived it, so that somebody keeps its time; it may sleep on.
-
-    Raises:
-        KasmonError: as `run` does.
-    """
-    async with _linked(places, session):
-        pass
-
-
 def diff(places: Places, session: Session, turn: int | None = None) -> str:
     """What *turn*, by default the last that is over, changed in the files, as a unified diff; its text is foreign.
 
@@ -243,20 +167,10 @@ def diff(places: Places, session: Session, turn: int | None = None) -> str:
         NotFoundError: if no checkpoint tells.
         UnableError: if the session is no sandbox of interpreters.
     """
-    _must_be_sandbox(session)
+    must_be_sandbox(session)
     points = Checkpoints(places.checkpoints(session.id))
     last = max((point.turn for point in points.all() if point.when == "after"), default=0)
     return points.diff(last if turn is None else turn)
-
-
-async def interrupt(places: Places, session: Session, interpreter: Interpreter | None = None) -> None:
-    """Interrupt what runs in the session's sandbox, or only in one interpreter of it; what they hold is kept.
-
-    Raises:
-        KasmonError: as `run` does.
-    """
-    async with _linked(places, session) as host:
-        await host.ask(Do(n=0, session=session.id, wish=Interrupt(interpreter=interpreter)))
 
 
 async def remove(places: Places, session: Session) -> str:
@@ -269,7 +183,7 @@ async def remove(places: Places, session: Session) -> str:
         UnableError: if the session is no sandbox of interpreters.
         KasmonError: if something of it is left.
     """
-    _must_be_sandbox(session)
+    must_be_sandbox(session)
     if session.state not in (SessionState.ENDED, SessionState.LOST):
         try:
             await take_up(places, session)
@@ -288,31 +202,3 @@ def _seen(places: Places, session: SessionId) -> Session:
     if now is None:
         raise SessionNotFoundError(session)
     return now
-
-
-@contextlib.asynccontextmanager
-async def _linked(places: Places, session: Session, *, is_agents: bool = False) -> AsyncIterator[HostLink]:
-    if not is_agents:
-        _must_be_sandbox(session)
-    if session.state is SessionState.ENDED:
-        raise SessionEndedError(session.name)
-    is_lost = session.state is SessionState.LOST
-    host = await link(places, session.id, session.mode, start=is_lost, limit_s=AROUND_S)
-    try:
-        yield host
-    finally:
-        await host.aclose()
-
-
-async def _asked(host: HostLink, session: Session, wish: SandboxWish, limit_s: float) -> Done:
-    done = await host.ask(Do(n=0, session=session.id, wish=wish), limit_s)
-    if not isinstance(done, Done):
-        raise HostUnreachableError(session.name, "it answered something else")
-    return done
-
-
-def _must_be_sandbox(session: Session) -> None:
-    if session.mode is not Mode.INTERPRETER:
-        raise UnableError(
-            f"session {session.name!r} is no sandbox of interpreters.", hint="`kasmon sandbox ls` lists those."
-        )

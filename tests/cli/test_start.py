@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from kasmon.__main__ import forget_textual, plain_ls
+from kasmon.__main__ import forget_textual, plain_ls, plain_run
 from tests.cli.line import Line
 
 HEAVY = ["textual", "rich", "libtmux", "psutil", "watchfiles", "asyncio", "cyclopts", "pyte", "tomlkit"]
@@ -23,6 +23,20 @@ def test_a_plain_ls_loads_nothing_heavy(kasmon: Line, words: str) -> None:
     )
 
     assert "[]\n" == done.stderr
+
+
+def test_running_code_in_a_sandbox_loads_neither_the_library_nor_what_makes_sandboxes(kasmon: Line) -> None:
+    """It takes a millisecond inside; what is loaded for it is what one waits for."""
+    code = (
+        "import sys; sys.argv = ['kasmon', 'sandbox', 'run', 'nobody', 'true']; from kasmon.__main__ import main;"
+        "code = main(); print(*sys.modules); sys.exit(code)"
+    )
+    done = subprocess.run([sys.executable, "-P", "-c", code], env=kasmon.environment, capture_output=True, text=True)
+
+    heavy = {"cyclopts", "textual", "rich", "psutil", "tomlkit", "hashlib", "kasmon.supervisor.verb"}
+    heavy |= {"kasmon.supervisor.sandboxes", "kasmon.sandbox.box"}
+    assert (3, set()) == (done.returncode, heavy & set(done.stdout.split()))
+    assert "no session is called 'nobody'" in done.stderr
 
 
 DAILY = ["answering", "ctx", "listing", "living", "looking", "planning", "reading", "talking", "watching"]
@@ -74,6 +88,33 @@ def test_both_ways_of_reading_an_ls_say_the_same(kasmon: Line, words: str) -> No
     assert plain_ls(words.split()) is not None
     assert plain_ls([*words.split(), "--"]) is None
     assert kasmon("ls", *words.split()) == kasmon("ls", *words.split(), "--")
+
+
+@pytest.mark.parametrize(
+    ("words", "meant"),
+    [
+        ("lab true", ("lab", "true", "bash", False)),
+        ("lab - --env python", ("lab", "-", "python", False)),
+        ("--env=node lab --json 1", ("lab", "1", "node", True)),
+        ("lab", None),
+        ("lab true more", None),
+        ("lab -c", None),
+        ("lab -- -c", None),
+        ("- true", None),
+        ("lab true --env ruby", None),
+        ("lab true --env", None),
+        ("lab true --timeout 5", None),
+        ("lab true --json=true", None),
+        ("--help", None),
+    ],
+)
+def test_a_run_that_is_not_written_plainly_is_left_to_the_library(words: str, meant: object) -> None:
+    assert meant == plain_run(words.split())
+
+
+def test_a_code_keeps_every_letter_on_the_short_way() -> None:
+    assert ("lab", "echo 'a=b' --json", "bash", False) == plain_run(["lab", "echo 'a=b' --json"])
+    assert None is plain_run(["lab", ""])
 
 
 def test_textuals_variables_are_dropped_but_for_two() -> None:

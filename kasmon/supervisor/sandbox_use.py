@@ -1,0 +1,132 @@
+"""What a sandbox that is there can be asked: to run code, to stop that, to sleep, to wake. Its host is started for it.
+
+It stands apart as `kasmon sandbox run` waits for every module: nothing here makes a sandbox or opens what one keeps.
+"""
+
+import contextlib
+import os
+from collections.abc import AsyncIterator, Callable
+from typing import Final
+
+from kasmon.errors import HostUnreachableError, SessionEndedError, UnableError
+from kasmon.host.client import HostLink, link
+from kasmon.host.wire import Do, Done, FromHost, Printed
+from kasmon.model.command import Interrupt, Mode, Run, SandboxWish, Sleep, Wake
+from kasmon.model.sandbox import SIZES, Interpreter, Ran
+from kasmon.model.session import Session
+from kasmon.model.state import SessionState
+from kasmon.paths import Places
+
+MOVING_S: Final = 180.0
+"""How long a sandbox may take to sleep, to wake, to keep a checkpoint or to go back to one, its turn's end included."""
+AROUND_S: Final = 60.0
+"""How much longer than its own limit a run may take until it is told, in seconds: it may wait for its sandbox."""
+
+
+async def run(
+    places: Places,
+    session: Session,
+    interpreter: Interpreter,
+    code: str,
+    *,
+    timeout_s: float | None = None,
+    cap: int | None = None,
+    printed: Callable[[Printed], None] = lambda _: None,
+    run: str = "",
+) -> Ran:
+    """Run *code* in the session's sandbox, waking it for that, and return what came of it.
+
+    Args:
+        places: where the session is kept.
+        session: whose sandbox.
+        interpreter: which.
+        code: what.
+        timeout_s: how long it may take; None is as long as the sandbox's size allows.
+        cap: how many bytes of output are returned at most.
+        printed: called with what it prints meanwhile.
+        run: its id: of two with one id only the first runs, and both get what came of it.
+
+    Raises:
+        SessionEndedError: if the sandbox is gone, by its time or by a person.
+        UnableError: if the session is no sandbox of interpreters.
+        RefusedError: if it sleeps, and use does not wake it.
+        HostUnreachableError, TimedOutError: if it is not known what came of it; the same *run* again tells.
+    """
+    wish = Run(interpreter=interpreter, code=code, timeout_s=timeout_s, cap=cap, id=run or os.urandom(8).hex())
+    limit_s = AROUND_S + (max(size.time_s for size in SIZES.values()) if timeout_s is None else timeout_s)
+    async with _linked(places, session) as host:
+
+        def pushed(frame: FromHost) -> None:
+            if isinstance(frame, Printed) and frame.run == wish.id:
+                printed(frame)
+
+        host.on_push = pushed
+        done = await _asked(host, session, wish, limit_s)
+    if done.ran is None:
+        raise HostUnreachableError(session.name, "it did not say what came of the run")
+    return done.ran
+
+
+async def keep(places: Places, session: Session, wish: SandboxWish) -> str:
+    """Put the session's sandbox to sleep, wake it, keep a checkpoint of it or go back to one, once its turn is over.
+
+    Returns the checkpoint's id; else what was lost, empty where nothing was.
+
+    Raises:
+        KasmonError: as `run` does, and why it could not be done.
+    """
+    is_agents = bool(session.sandbox) and isinstance(wish, Sleep | Wake)
+    async with _linked(places, session, is_agents=is_agents) as host:
+        return (await _asked(host, session, wish, MOVING_S)).told
+
+
+async def take_up(places: Places, session: Session) -> None:
+    """Start the host of a session whose sandbox outlived it, so that somebody keeps its time; it may sleep on.
+
+    Raises:
+        KasmonError: as `run` does.
+    """
+    async with _linked(places, session):
+        pass
+
+
+async def interrupt(places: Places, session: Session, interpreter: Interpreter | None = None) -> None:
+    """Interrupt what runs in the session's sandbox, or only in one interpreter of it; what they hold is kept.
+
+    Raises:
+        KasmonError: as `run` does.
+    """
+    async with _linked(places, session) as host:
+        await host.ask(Do(n=0, session=session.id, wish=Interrupt(interpreter=interpreter)))
+
+
+@contextlib.asynccontextmanager
+async def _linked(places: Places, session: Session, *, is_agents: bool = False) -> AsyncIterator[HostLink]:
+    if not is_agents:
+        must_be_sandbox(session)
+    if session.state is SessionState.ENDED:
+        raise SessionEndedError(session.name)
+    is_lost = session.state is SessionState.LOST
+    host = await link(places, session.id, session.mode, start=is_lost, limit_s=AROUND_S)
+    try:
+        yield host
+    finally:
+        await host.aclose()
+
+
+async def _asked(host: HostLink, session: Session, wish: SandboxWish, limit_s: float) -> Done:
+    done = await host.ask(Do(n=0, session=session.id, wish=wish), limit_s)
+    if not isinstance(done, Done):
+        raise HostUnreachableError(session.name, "it answered something else")
+    return done
+
+
+def must_be_sandbox(session: Session) -> None:
+    """
+    Raises:
+        UnableError: if *session* is no sandbox of interpreters.
+    """
+    if session.mode is not Mode.INTERPRETER:
+        raise UnableError(
+            f"session {session.name!r} is no sandbox of interpreters.", hint="`kasmon sandbox ls` lists those."
+        )
