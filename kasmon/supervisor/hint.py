@@ -11,8 +11,8 @@ from typing import Final
 from kasmon.model.permission import SessionId
 from kasmon.paths import Places
 
-STEP_MS: Final = 5
-"""How long it must be quiet before changes are told."""
+STEP_MS: Final = 10
+"""How long it must be quiet before changes are told; as often it is looked whether there were any."""
 GROUP_MS: Final = 25
 """How long changes are gathered at most."""
 
