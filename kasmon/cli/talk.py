@@ -36,11 +36,17 @@ def send(
     return send(session, text, to=to, when=when, anyway=anyway, states=wait, timeout_s=timeout, wants_json=json)
 
 
-def interrupt(session: Session, /, *, json: Json = False) -> None:
+def interrupt(
+    session: Session,
+    /,
+    *,
+    run: Annotated[str, Parameter(help="In a sandbox: only the run with this id.")] = "",
+    json: Json = False,
+) -> None:
     """End the running turn."""
     from kasmon.commands import living
 
-    living.interrupt(session, wants_json=json)
+    living.interrupt(session, run, wants_json=json)
 
 
 def inbox(

@@ -104,9 +104,23 @@ def mode_of(said: str | None) -> Mode | None:
     raise UsageError(f"there is no mode {said!r}.", hint="A session runs in tmux or sdk.")
 
 
-def interrupt(wanted: str, *, wants_json: bool) -> None:
-    """End the running turn; whatever it asks is withdrawn."""
-    _act(wanted, verb.interrupt, "interrupted", wants_json=wants_json)
+def interrupt(wanted: str, run: str, *, wants_json: bool) -> None:
+    """End the running turn; whatever it asks is withdrawn. In a sandbox of interpreters only *run*, where one is given.
+
+    Raises:
+        RefusedError: if that run is over, or there was none.
+    """
+    if not run:
+        _act(wanted, verb.interrupt, "interrupted", wants_json=wants_json)
+        return
+    from kasmon.supervisor import sandboxes  # only where there is a sandbox
+
+    _act(
+        wanted,
+        lambda where, session: sandboxes.interrupt(where, session, run=run),
+        "interrupted",
+        wants_json=wants_json,
+    )
 
 
 def stop(wanted: str, *, wants_json: bool) -> None:

@@ -21,17 +21,17 @@ def run(name: str, code: str, interpreter: Interpreter, timeout_s: float | None,
     """Run code and return its exit code; what it prints is printed meanwhile."""
     where = places()
     session = find(look_once(where), name)
-    shown = Shown(is_quiet=wants_json)
+    shown, call = Shown(is_quiet=wants_json), sandbox_use.new_run()
     text = sys.stdin.read() if code == "-" else code
-    running = sandbox_use.run(where, session, interpreter, text, timeout_s=timeout_s, printed=shown.take)
+    running = sandbox_use.run(where, session, interpreter, text, timeout_s=timeout_s, printed=shown.take, run=call)
     try:
         ran = asyncio.run(running)
     except KeyboardInterrupt:
         with contextlib.suppress(KasmonError):
-            asyncio.run(sandbox_use.interrupt(where, session, interpreter))
+            asyncio.run(sandbox_use.interrupt(where, session, run=call))
         raise
     if wants_json:
-        tell(answer(ran=msgspec.to_builtins(ran)))
+        tell(answer(run=call, ran=msgspec.to_builtins(ran)))
     else:
         shown.finish(ran)
     return ran.exit_code

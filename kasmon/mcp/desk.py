@@ -70,14 +70,14 @@ class Desk:
         workshop, places = self._workshop, self._places
         match name, self._place:
             case "list_sessions", _:
-                return {"sessions": [_row(known, each) for known, each in await workshop.sessions()]}
+                return {"sessions": [self._row(known, each) for known, each in await workshop.sessions()]}
             case "end_session", _:
                 await workshop.end(session)
                 return {"session": session, "ended": True}
             case "interrupt", _:
                 env = _interpreter(words["env"]) if words.get("env") else None
-                await sandboxes.interrupt(places, await workshop.find(session), env)
-                return {"session": session, "interrupted": env or list(INTERPRETERS)}
+                done, why_not = await workshop.interrupt(session, env, words.get("run", ""))
+                return {"session": session, "interrupted": done} | ({"not_interrupted": why_not} if why_not else {})
             case "checkpoint", _:
                 kept = await sandboxes.keep(places, await workshop.find(session), Checkpoint())
                 now = await workshop.find(session)
@@ -96,6 +96,19 @@ class Desk:
             case _:
                 raise AssertionError(name)
 
+    def _row(self, name: str, session: Session) -> dict[str, Any]:
+        housing = session.housing
+        return {
+            "session": name,
+            "running": [{"run": each.id, "env": each.interpreter} for each in self._workshop.running(name)],
+            "state": session.state.value,
+            "phase": housing.phase.value if housing else None,
+            "checkpoints": [point.id for point in housing.checkpoints] if housing else [],
+            "expires_at": session.expires_at,
+            "lost": (housing.lost or None) if housing else None,
+            "ended": session.end_why or None,
+        }
+
 
 def _interpreter(env: str) -> Interpreter:
     for known in INTERPRETERS:
@@ -106,16 +119,3 @@ def _interpreter(env: str) -> Interpreter:
 
 def _wrong(why: str) -> Told:
     return Told(answers.refused(why, preserved=True, exit_code=WRONG), is_error=True)
-
-
-def _row(name: str, session: Session) -> dict[str, Any]:
-    housing = session.housing
-    return {
-        "session": name,
-        "state": session.state.value,
-        "phase": housing.phase.value if housing else None,
-        "checkpoints": [point.id for point in housing.checkpoints] if housing else [],
-        "expires_at": session.expires_at,
-        "lost": (housing.lost or None) if housing else None,
-        "ended": session.end_why or None,
-    }

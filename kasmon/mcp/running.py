@@ -7,6 +7,7 @@ from kasmon.errors import KasmonError
 from kasmon.host.wire import Printed
 from kasmon.model.sandbox import Interpreter
 from kasmon.model.session import Session
+from kasmon.supervisor.sandboxes import new_run
 
 STOPPED: Final = "it was stopped before it began."
 Show: TypeAlias = Callable[[Printed], None]
@@ -23,6 +24,7 @@ class Running:
             session: the client's name of where; empty is a sandbox of its own.
             printed: is called with its output meanwhile.
         """
+        self.id: Final = new_run()
         self.interpreter: Final = interpreter
         self.code: Final = code
         self.session: Final = session

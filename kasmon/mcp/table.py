@@ -61,10 +61,14 @@ SESSIONS: Final = (
     ),
     Tool(
         name="interrupt",
-        description="Interrupt what runs in a session. What its interpreters hold is kept where they react.",
+        description=(
+            "Interrupt what you run in a session. What its interpreters hold is kept where they react. A run that is "
+            "over, or another's, is not touched, and that is said."
+        ),
         properties={
             "session": SESSION,
             "env": {"type": "string", "description": "Only in this environment: python, node or bash."},
+            "run": {"type": "string", "description": "Only this run, by its id, which list_sessions tells."},
         },
         required=("session",),
     ),

@@ -20,7 +20,7 @@ from kasmon.mcp.owner import Owner, abandoned, once
 from kasmon.mcp.running import STOPPED, Running, Show
 from kasmon.model.fleet import Fleet
 from kasmon.model.permission import SessionId
-from kasmon.model.sandbox import Interpreter
+from kasmon.model.sandbox import Interpreter, Ran
 from kasmon.model.session import Session
 from kasmon.model.state import SessionState
 from kasmon.paths import Places
@@ -110,6 +110,33 @@ class Workshop:
             running.is_unwanted |= running.session == session
         await sandboxes.remove(self._places, found)
 
+    def running(self, session: str, interpreter: Interpreter | None = None) -> list[Running]:
+        """What this server runs in the client's *session*, or there in one interpreter alone, or waits to."""
+        return [
+            each
+            for each in self._works.values()
+            if each.session == session and interpreter in (None, each.interpreter) and each.where is not None
+        ]
+
+    async def interrupt(self, session: str, interpreter: Interpreter | None, run: str) -> tuple[list[str], list[str]]:
+        """Interrupt the run with the id *run* in the client's *session*; where that is empty, what this server runs
+        there. The ids of what was interrupted, and why the others were not.
+
+        Raises:
+            KasmonError: if there is no such session.
+        """
+        found = await self.find(session)
+        runs = [run] if run else [each.id for each in self.running(session, interpreter)]
+        done, why_not = list[str](), list[str]()
+        for each in runs:
+            try:
+                await sandboxes.interrupt(self._places, found, run=each)
+            except KasmonError as error:
+                why_not.append(error.message)
+            else:
+                done.append(each)
+        return done, why_not or ([] if done else ["nothing of yours runs there."])
+
     async def close(self) -> None:
         """Stop what runs, and remove what ends with this server; what is not done in time is left to the next one."""
         self._is_closing = True
@@ -130,17 +157,22 @@ class Workshop:
                 where, lost = await self._got(name)
             running.check()
             running.where = where
-            ran = await sandboxes.run(self._places, where, running.interpreter, running.code, printed=running.printed)
+            ran = await self._ran(where, running)
         return answers.lost_before(answers.of_run(ran, running.session, self._called.get(name, name)), lost)
 
     async def _once(self, running: Running) -> dict[str, Any]:
         where = await self._ahead.take()
         try:
             self._ahead.prepare(self._beside)
-            ran = await sandboxes.run(self._places, where, running.interpreter, running.code, printed=running.printed)
+            ran = await self._ran(where, running)
         finally:
             self._beside(self._removed(where))
         return answers.of_once(ran)
+
+    async def _ran(self, where: Session, running: Running) -> Ran:
+        return await sandboxes.run(
+            self._places, where, running.interpreter, running.code, printed=running.printed, run=running.id
+        )
 
     async def _got(self, name: str) -> tuple[Session, str]:
         """The session of this name in the fleet, made or begun anew where it has to be, and what was lost by that."""
@@ -192,7 +224,7 @@ class Workshop:
         for _ in range(INTERRUPTS):
             if running.where is not None:
                 with contextlib.suppress(KasmonError):
-                    await sandboxes.interrupt(self._places, running.where, running.interpreter)
+                    await sandboxes.interrupt(self._places, running.where, run=running.id)
             if (await asyncio.wait({work}, timeout=AGAIN_S))[0]:
                 return
 

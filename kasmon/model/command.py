@@ -59,6 +59,8 @@ class Interrupt(Command, frozen=True, kw_only=True, tag="interrupt"):
 
     interpreter: Interpreter | None = None
     """Of a sandbox's session: interrupt what runs in this one only."""
+    run: str = ""
+    """Of a sandbox's session: only the run with this id. One that is over, or is not known, is an error."""
 
 
 class Stop(Command, frozen=True, kw_only=True, tag="stop"):
@@ -95,6 +97,8 @@ class Run(Command, frozen=True, kw_only=True, tag="run"):
     code: str
     id: str = ""
     """Chosen by whoever asks: of two with the same one only the first runs, and both get what came of it."""
+    again: bool = False
+    """It was asked for before, of a host that went away since: it runs only where it is certain that it did not."""
     timeout_s: float | None = None
     """None is what the sandbox's size allows."""
     cap: int | None = None

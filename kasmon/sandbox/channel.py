@@ -18,7 +18,7 @@ from kasmon.model.sandbox import Interpreter, Ran, Service
 from kasmon.sandbox.line import Line, LineError, packed
 from kasmon.sandbox.lines import Lines
 from kasmon.sandbox.said import AgentState, Heard, Pong, Said
-from kasmon.sandbox.within import Output, Saved
+from kasmon.sandbox.within import Output, Reaction, Saved
 
 LIMIT_S: Final = 10.0
 """How long the agent may take for anything that runs no code."""
@@ -29,6 +29,8 @@ BEYOND_S: Final = 15.0
 STATE_S: Final = 90.0
 PART_BYTES: Final = 4 * 1024 * 1024
 STATE_BYTES: Final = 64 * 1024 * 1024
+
+REACTIONS: Final = frozenset(Reaction)
 
 Words: TypeAlias = dict[str, Any]
 
@@ -84,7 +86,18 @@ class Channel:
         if cap is not None:
             request["cap"] = cap
         heard = self._lines.ask(_frame(request), lambda line: self._hear_run(line, timeout_s, on_output))
-        return Ran(**{field: getattr(heard, field) for field in Ran.__struct_fields__})
+        return _ran(heard)
+
+    def recall(self, run: str, *, timeout_s: float, on_output: Output | None = None) -> Ran | None:
+        """What comes or came of the run whose word is *run*, which is not run by this; None where nobody ever asked for
+        that one here. What it said before this is not said again meanwhile.
+
+        Raises:
+            AgentLostError: if the agent does not answer.
+        """
+        request = {"id": "", "type": "recall", "once": run, "began": True, "stream": on_output is not None}
+        heard = self._lines.ask(_frame(request), lambda line: self._hear_run(line, timeout_s, on_output))
+        return None if heard.type == "answer" else _ran(heard)
 
     def _hear_run(self, line: Line, timeout_s: float, on_output: Output | None) -> Heard:
         began = False
@@ -116,14 +129,14 @@ class Channel:
         except AgentLostError as error:
             raise AgentLostError("it is silent while a run waits", may_have_run=True) from error
 
-    def interrupt(self, interpreter: Interpreter) -> bool:
-        """Interrupt what runs; False where nothing does, or it does not react within two seconds and goes on.
+    def interrupt(self, interpreter: Interpreter, run: str = "") -> Reaction:
+        """Interrupt what runs, or of that only the run whose word is *run*; what came of it within two seconds.
 
         Raises:
             AgentLostError: if the agent does not answer.
         """
-        said = self._ask({"type": "interrupt", "interpreter": interpreter}, again=False)
-        return said.state in ("interrupted", "ended")
+        said = self._ask({"type": "interrupt", "interpreter": interpreter, "once": run or None}, again=False)
+        return Reaction(said.state) if said.state in REACTIONS else Reaction.NONE
 
     def reset(self, interpreter: Interpreter) -> None:
         """End the interpreter and what it started; the next run starts it anew.
@@ -236,6 +249,10 @@ class Channel:
     def _answer(self, frame: bytes, what: str, *, limit_s: float, again: bool = True) -> Said:
         said = self._lines.ask(frame, lambda line: line.receive(Said, time.monotonic() + limit_s), again=again)
         return _granted(said, what)
+
+
+def _ran(heard: Heard) -> Ran:
+    return Ran(**{field: getattr(heard, field) for field in Ran.__struct_fields__})
 
 
 def _frame(request: Words) -> bytes:

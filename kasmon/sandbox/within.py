@@ -1,6 +1,7 @@
 """What whoever keeps a sandbox needs of the agent inside it, and of the place where its checkpoints lie."""
 
 from collections.abc import Callable, Mapping, Sequence
+from enum import StrEnum
 from typing import Literal, Protocol, TypeAlias
 
 import msgspec
@@ -10,6 +11,18 @@ from kasmon.model.sandbox import Interpreter, Ran, Service
 When: TypeAlias = Literal["before", "after", "asked"]
 Output: TypeAlias = Callable[[str, str], None]
 """Called with `stdout` or `stderr`, and what was written there."""
+
+
+class Reaction(StrEnum):
+    """What came of an interrupt."""
+
+    INTERRUPTED = "interrupted"
+    ENDED = "ended"
+    """The interpreter ended by it."""
+    NONE = "no reaction"
+    """It goes on."""
+    NOTHING = "nothing runs"
+    """Nothing does, or another run than the one that was meant: nothing was done."""
 
 
 class State(msgspec.Struct, frozen=True, kw_only=True):
@@ -43,7 +56,13 @@ class Within(Protocol):
         run: str = ...,
     ) -> Ran: ...
 
-    def interrupt(self, interpreter: Interpreter) -> bool: ...
+    def interrupt(self, interpreter: Interpreter, run: str = ...) -> Reaction:
+        """Interrupt what runs in *interpreter*, or there only the run of this word."""
+        ...
+
+    def recall(self, run: str, *, timeout_s: float, on_output: Output | None = ...) -> Ran | None:
+        """What comes or came of the run of this word, which is not run by this; None where it is not known there."""
+        ...
 
     def ping(self, nonce: str) -> State: ...
 

@@ -8,6 +8,8 @@ import os
 from collections.abc import AsyncIterator, Callable
 from typing import Final
 
+import msgspec
+
 from kasmon.errors import HostUnreachableError, SessionEndedError, UnableError
 from kasmon.host.client import HostLink, link
 from kasmon.host.wire import Do, Done, FromHost, Printed
@@ -21,6 +23,8 @@ MOVING_S: Final = 180.0
 """How long a sandbox may take to sleep, to wake, to keep a checkpoint or to go back to one, its turn's end included."""
 AROUND_S: Final = 60.0
 """How much longer than its own limit a run may take until it is told, in seconds: it may wait for its sandbox."""
+HOSTS: Final = 3
+"""Of so many hosts, each after the one before went away, it is asked what came of a run."""
 
 
 async def run(
@@ -46,25 +50,39 @@ async def run(
         printed: called with what it prints meanwhile.
         run: its id: of two with one id only the first runs, and both get what came of it.
 
+    Where its host goes away meanwhile, the next one is asked what came of it; the code is not run again by that.
+
     Raises:
         SessionEndedError: if the sandbox is gone, by its time or by a person.
         UnableError: if the session is no sandbox of interpreters.
         RefusedError: if it sleeps, and use does not wake it.
         HostUnreachableError, TimedOutError: if it is not known what came of it; the same *run* again tells.
     """
-    wish = Run(interpreter=interpreter, code=code, timeout_s=timeout_s, cap=cap, id=run or os.urandom(8).hex())
+    wish = Run(interpreter=interpreter, code=code, timeout_s=timeout_s, cap=cap, id=run or new_run())
     limit_s = AROUND_S + (max(size.time_s for size in SIZES.values()) if timeout_s is None else timeout_s)
-    async with _linked(places, session) as host:
 
-        def pushed(frame: FromHost) -> None:
-            if isinstance(frame, Printed) and frame.run == wish.id:
-                printed(frame)
+    def pushed(frame: FromHost) -> None:
+        if isinstance(frame, Printed) and frame.run == wish.id:
+            printed(frame)
 
-        host.on_push = pushed
-        done = await _asked(host, session, wish, limit_s)
-    if done.ran is None:
-        raise HostUnreachableError(session.name, "it did not say what came of the run")
-    return done.ran
+    for left in reversed(range(HOSTS)):
+        async with _linked(places, session) as host:
+            host.on_push = pushed
+            try:
+                done = await _asked(host, session, wish, limit_s)
+            except HostUnreachableError:
+                if not left:
+                    raise
+                wish = msgspec.structs.replace(wish, again=True)
+                continue
+        if done.ran is not None:
+            return done.ran
+    raise HostUnreachableError(session.name, "it did not say what came of the run")
+
+
+def new_run() -> str:
+    """An id for a run, as nobody else has it."""
+    return os.urandom(8).hex()
 
 
 async def keep(places: Places, session: Session, wish: SandboxWish) -> str:
@@ -90,14 +108,18 @@ async def take_up(places: Places, session: Session) -> None:
         pass
 
 
-async def interrupt(places: Places, session: Session, interpreter: Interpreter | None = None) -> None:
-    """Interrupt what runs in the session's sandbox, or only in one interpreter of it; what they hold is kept.
+async def interrupt(places: Places, session: Session, interpreter: Interpreter | None = None, *, run: str = "") -> None:
+    """Interrupt what runs in the session's sandbox; only in one interpreter, or only the run with the id *run*.
+
+    What its interpreters hold is kept where they react.
 
     Raises:
+        RefusedError: if *run* is over, or there was none; nothing was interrupted then.
+        SandboxError: if *run* goes on all the same.
         KasmonError: as `run` does.
     """
     async with _linked(places, session) as host:
-        await host.ask(Do(n=0, session=session.id, wish=Interrupt(interpreter=interpreter)))
+        await host.ask(Do(n=0, session=session.id, wish=Interrupt(interpreter=interpreter, run=run)))
 
 
 @contextlib.asynccontextmanager

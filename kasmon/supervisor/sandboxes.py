@@ -36,7 +36,7 @@ from kasmon.supervisor.begin import begin
 from kasmon.supervisor.housing import NewSandbox, made_known, policy_of_session, prepared, taken_back
 from kasmon.supervisor.look import look_once
 from kasmon.supervisor.names import proper
-from kasmon.supervisor.sandbox_use import interrupt, keep, must_be_sandbox, run, take_up
+from kasmon.supervisor.sandbox_use import interrupt, keep, must_be_sandbox, new_run, run, take_up
 
 __all__ = [
     "NewSandbox",
@@ -49,6 +49,7 @@ __all__ = [
     "history",
     "interrupt",
     "keep",
+    "new_run",
     "remove",
     "run",
     "take_up",

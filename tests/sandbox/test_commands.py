@@ -2,6 +2,7 @@
 
 import os
 import signal
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -241,6 +242,22 @@ def test_interrupting_the_command_interrupts_the_run_and_keeps_what_it_held(kasm
 
     assert 130 == code
     assert "42\n" == kasmon("sandbox", "run", "lab", "--env", "python", "print(x)").out
+
+
+def test_a_run_whose_host_is_killed_ends_with_what_came_of_it_and_is_shown_once(kasmon: Line) -> None:
+    session = made(kasmon)
+    code = "echo x >> runs; echo one; until [ -e go ]; do sleep 0.02; done; wc -l < runs"
+    with subprocess.Popen(
+        [*KASMON, "sandbox", "run", "lab", code], stdout=subprocess.PIPE, env=kasmon.environment, cwd=kasmon.home
+    ) as running:
+        assert running.stdout is not None
+        assert b"one\n" == running.stdout.readline()
+        killed_host(kasmon, session)
+        assert 4 == kasmon("interrupt", "lab", "--run", "another").code
+        kasmon("sandbox", "run", "lab", "--env", "python", "open('go', 'w').close()")
+
+        assert [b"1\n"] == running.stdout.readlines()
+        assert 0 == running.wait()
 
 
 def test_what_was_stopped_begins_again_over_its_files(kasmon: Line) -> None:

@@ -13,6 +13,7 @@ import pytest
 
 from kasmon.model.sandbox import INTERPRETERS, Interpreter, Ran
 from kasmon.sandbox.channel import Channel
+from kasmon.sandbox.within import Reaction
 from tests.sandbox.agents import Agent, running
 from tests.waiting import until
 
@@ -72,7 +73,7 @@ def test_an_interrupt_ends_the_run_and_keeps_what_the_interpreter_holds(
         going = others.submit(run, channel, interpreter, SPINS[interpreter])
         until(lambda: channel.ping("n").workers[interpreter].busy)
 
-        assert channel.interrupt(interpreter)
+        assert Reaction.INTERRUPTED is channel.interrupt(interpreter)
         ran = going.result()
 
     assert (130, False, True) == (ran.exit_code, ran.timed_out, ran.session_preserved)
@@ -83,7 +84,7 @@ def test_an_interrupt_ends_the_run_and_keeps_what_the_interpreter_holds(
 def test_an_interrupt_where_nothing_runs_does_nothing(channel: Channel) -> None:
     run(channel, "python", "held = 41")
 
-    assert not channel.interrupt("python")
+    assert Reaction.NOTHING is channel.interrupt("python")
     assert "41\n" == run(channel, "python", "print(held)").stdout
 
 
@@ -97,6 +98,45 @@ def test_an_interrupt_is_for_the_run_and_not_for_those_that_wait(channel: Channe
 
         assert 130 == going.result().exit_code
         assert "next\n" == next_.result().stdout
+
+
+def test_an_interrupt_of_one_run_touches_no_other_and_one_that_waits_never_begins(channel: Channel) -> None:
+    with ThreadPoolExecutor(2) as others:
+        going = others.submit(channel.run, "python", SPINS["python"], timeout_s=20, run="first")
+        until(lambda: channel.ping("n").workers["python"].busy)
+        waits = others.submit(channel.run, "python", "print('never')", timeout_s=20, run="second")
+        until(lambda: channel.ping("n").workers["python"].queued)
+
+        assert Reaction.NOTHING is channel.interrupt("python", "another")
+        assert Reaction.NOTHING is channel.interrupt("bash", "first")
+        assert Reaction.INTERRUPTED is channel.interrupt("python", "second")
+        assert (130, "", True) == (waits.result().exit_code, waits.result().stdout, waits.result().session_preserved)
+        assert not going.done()
+        assert Reaction.INTERRUPTED is channel.interrupt("python", "first")
+
+        assert 130 == going.result().exit_code
+    assert Reaction.NOTHING is channel.interrupt("python", "first")
+
+
+def test_what_came_of_a_run_is_told_again_by_its_word_and_nothing_is_run_by_that(
+    agent: Agent, channel: Channel
+) -> None:
+    heard: list[str] = []
+    other = agent.channel("another line")
+    with ThreadPoolExecutor(2) as others:
+        code = "echo one; until [ -e go ]; do sleep 0.01; done; echo two; rm go"
+        going = others.submit(channel.run, "bash", code, timeout_s=20, run="asked")
+        until(lambda: channel.ping("n").workers["bash"].busy)
+        recalled = others.submit(other.recall, "asked", timeout_s=20, on_output=lambda _, text: heard.append(text))
+        run(channel, "python", "open('go', 'w').close()")
+
+        first, again = going.result(), recalled.result()
+    assert again is not None
+    assert ("one\ntwo\n", first.turn) == (first.stdout, again.turn)
+    assert first.stdout == again.stdout
+    assert other.recall("asked", timeout_s=20) == first
+    assert other.recall("never asked", timeout_s=20) is None
+    other.close()
 
 
 @pytest.mark.parametrize("interpreter", INTERPRETERS)
@@ -359,7 +399,7 @@ def test_an_interrupt_that_is_not_heard_is_said_and_loses_nothing(channel: Chann
         )
         until(lambda: channel.ping("n").workers["python"].busy)
 
-        assert not channel.interrupt("python")
+        assert Reaction.NONE is channel.interrupt("python")
         assert (0, True) == (going.result().exit_code, going.result().session_preserved)
     assert "41\n" == run(channel, "python", SHOW["python"]).stdout
 

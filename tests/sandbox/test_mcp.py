@@ -214,6 +214,90 @@ async def test_the_host_of_a_sandbox_may_die_between_two_runs_and_a_person_may_e
     assert (True, None) == (after["session_preserved"], after.get("hint"))
 
 
+def killed(pid: int | None) -> None:
+    assert pid
+    born = started_at(pid)
+    os.kill(pid, signal.SIGKILL)
+    until(lambda: not is_running(pid, born))
+
+
+async def test_a_host_that_dies_in_the_middle_of_a_run_leaves_it_to_the_next_which_says_what_came_of_it(
+    kasmon: Line,
+) -> None:
+    """In `a` only the host is killed, in `b` the sandbox with it. Neither code runs twice."""
+    code = "echo x >> runs; echo here; until [ -e go ]; do sleep 0.02; done; echo done"
+    told: dict[str, dict[str, Any]] = {}
+    async with connected(kasmon) as client:
+
+        async def one(session: str, began: anyio.Event) -> None:
+            async def hear(progress: float, total: float | None, message: str | None) -> None:
+                began.set()
+
+            given = {"code": code, "env": "bash", "session": session}
+            result = await client.call_tool("run", given, progress_callback=hear)
+            told[session] = result.structured_content or {}
+
+        async with anyio.create_task_group() as group:
+            for session in ("a", "b"):
+                began = anyio.Event()
+                group.start_soon(one, session, began)
+                await began.wait()
+            for known in fleet(kasmon):
+                if known.name.endswith("/b"):
+                    assert known.housing is not None
+                    assert known.housing.runtime is not None
+                    killed(known.housing.runtime.pid)
+                if known.name.endswith(("/a", "/b")):
+                    killed(lock_holder(kasmon.places.host_lock(known.id)))
+            await ran(client, "open('go', 'w').close()", session="a")
+        runs = [(await ran(client, "wc -l < runs", "bash", session))["stdout"].strip() for session in ("a", "b")]
+
+    assert ["1", "1"] == runs
+    assert ("here\ndone\n", 0, True) == tuple(told["a"][word] for word in ("stdout", "exit_code", "session_preserved"))
+    assert "Its host ended while it ran" in told["a"]["hint"]
+    assert (137, False) == (told["b"]["exit_code"], told["b"]["session_preserved"])
+    assert "It is not known how far this ran, and it was not run again." in told["b"]["stderr"]
+
+
+async def test_an_interrupt_reaches_ones_own_runs_and_those_of_another_server_of_the_client_only_by_their_id(
+    kasmon: Line,
+) -> None:
+    async with connected(kasmon, "--client", "team") as one, connected(kasmon, "--client", "team") as other:
+        told: list[int] = []
+
+        async def spin(began: anyio.Event) -> None:
+            async def hear(progress: float, total: float | None, message: str | None) -> None:
+                began.set()
+
+            given = {"code": "print(1, flush=True)\nwhile True: pass", "env": "python", "session": "a"}
+            result = await one.call_tool("run", given, progress_callback=hear)
+            told.append((result.structured_content or {})["exit_code"])
+
+        async def interrupted(client: Client, **more: str) -> dict[str, Any]:
+            return (await client.call_tool("interrupt", {"session": "a", **more})).structured_content or {}
+
+        async with anyio.create_task_group() as group:
+            began = anyio.Event()
+            group.start_soon(spin, began)
+            await began.wait()
+            [row] = ((await one.call_tool("list_sessions", {})).structured_content or {})["sessions"]
+            [running] = row["running"]
+            assert ([], ["nothing of yours runs there."]) == tuple((await interrupted(other)).values())[1:]
+            over = await interrupted(other, run="0" * 16)
+            assert [] == over["interrupted"]
+            assert "is over, or there was none" in over["not_interrupted"][0]
+            assert [] == told
+            assert [running["run"]] == (await interrupted(one))["interrupted"]
+        async with anyio.create_task_group() as group:
+            began = anyio.Event()
+            group.start_soon(spin, began)
+            await began.wait()
+            [row] = ((await one.call_tool("list_sessions", {})).structured_content or {})["sessions"]
+            assert [row["running"][0]["run"]] == (await interrupted(other, run=row["running"][0]["run"]))["interrupted"]
+        assert [130, 130] == told
+        await one.call_tool("end_session", {"session": "a"})
+
+
 async def test_a_session_that_is_ended_ends_what_runs_there_and_what_waits_never_begins(kasmon: Line) -> None:
     async with connected(kasmon, "--size", "build") as client:
         told: list[dict[str, Any]] = []

@@ -16,6 +16,7 @@ from blockbuster import BlockBuster, blockbuster_ctx
 
 from kasmon.backends.interpreter import room
 from kasmon.backends.interpreter.backend import InterpreterBackend, Parts
+from kasmon.backends.interpreter.threads import RUNNERS
 from kasmon.errors import KasmonError, RefusedError, SandboxError, SessionEndedError, UnableError
 from kasmon.host.link import HostLink
 from kasmon.host.wire import Do, Done, FromHost, Printed
@@ -30,6 +31,7 @@ from kasmon.model.event import (
     ToolStarted,
     TurnEnded,
     TurnStarted,
+    encode,
 )
 from kasmon.model.permission import SessionId
 from kasmon.model.sandbox import Phase, Policy, Ran, Runtime, Size
@@ -62,6 +64,8 @@ class Lab(House):
         self.quiet_s = 0.05
         self.links: dict[SessionId, HostLink] = {}
         self.printed: list[Printed] = []
+        self.asking: list[asyncio.Task[Ran]] = []
+        """Of hosts that went away."""
 
     def settings(self, **lifetime: float | str | bool) -> None:
         """Write the config's [session]."""
@@ -222,6 +226,32 @@ async def test_an_interrupt_ends_what_runs_and_keeps_what_it_held(lab: Lab) -> N
 
         assert 0 != (await endless).exit_code
         assert "42\n" == (await lab.ran("print(x)")).stdout
+
+
+async def test_an_interrupt_of_a_run_that_is_over_or_of_another_does_nothing_and_says_so(lab: Lab) -> None:
+    async with lab.lab():
+        await lab.ran("x = 42", id="over")
+        going = asyncio.create_task(lab.ran("while True: pass", id="going"))
+        await auntil(lambda: len(lab.only(ToolStarted)) == 2)
+        for run in ("over", "none"):
+            with pytest.raises(RefusedError, match=f"nothing was interrupted: run '{run}' is over, or there was none"):
+                await lab.do(Interrupt(run=run))
+        assert not going.done()
+
+        await lab.do(Interrupt(run="going"))
+
+        assert 130 == (await going).exit_code
+        assert "42\n" == (await lab.ran("print(x)")).stdout
+
+
+async def test_an_interrupt_comes_through_where_as_many_run_and_wait_as_may(lab: Lab) -> None:
+    async with lab.lab():
+        going = [asyncio.create_task(lab.ran("while True: pass", id=f"r{number}")) for number in range(RUNNERS)]
+        await auntil(lambda: len(lab.only(ToolStarted)) == RUNNERS)
+        for number in range(RUNNERS):
+            await lab.do(Interrupt(run=f"r{number}"))
+
+        assert {130} == {(await each).exit_code for each in going}
 
 
 async def test_a_prompt_is_code_for_the_interpreter_that_was_used_last(lab: Lab) -> None:
@@ -471,17 +501,111 @@ async def test_an_agent_that_died_while_nothing_ran_is_replaced_and_the_next_ans
 
 
 async def test_the_next_host_goes_on_with_the_sandbox_of_one_that_was_killed(lab: Lab) -> None:
-    """Here the first one only lets go of it, as the system does for a process that is killed."""
-    async with lab.lab():
+    async with a_host_that_is_killed(lab):
         await lab.ran("x = 42")
+
+    async with lab.lab():
+        assert "42\n" == (await lab.ran("print(x)")).stdout
+    assert 1 == len(lab.tier.made)
+
+
+@contextlib.asynccontextmanager
+async def a_host_that_is_killed(lab: Lab) -> AsyncIterator[None]:
+    """It only lets go of its sandbox at the end, and notes nothing of that."""
+    async with lab.lab():
+        yield
         facts = lab.places.log(ME).read_bytes()
         lab.tier.destroy = lambda policy, runtime: None  # type: ignore[method-assign]
     lab.places.log(ME).write_bytes(facts)
     del lab.tier.destroy
 
+
+SLOW = "echo x >> runs; echo one; until [ -e go ]; do sleep 0.01; done; echo two"
+
+
+async def begun(lab: Lab, code: str = SLOW, run: str = "r1") -> None:
+    """A run of *code* is under way, which made the file `runs`."""
+    asking = asyncio.create_task(lab.ran(code, "bash", id=run))
+    lab.asking.append(asking)
+    await auntil(lambda: (lab.tier.root / ME / "workspace" / "runs").exists() and lab.only(ToolStarted))
+
+
+async def test_what_ran_when_its_host_was_killed_is_found_again_told_and_not_run_again(lab: Lab) -> None:
+    async with a_host_that_is_killed(lab):
+        await begun(lab)
+
     async with lab.lab():
-        assert "42\n" == (await lab.ran("print(x)")).stdout
-    assert 1 == len(lab.tier.made)
+        assert SessionState.WORKING is lab.session().state
+        again = asyncio.create_task(lab.ran(SLOW, "bash", id="r1", again=True))
+        await lab.ran("open('go', 'w').close()")
+        ran = await again
+        await lab.until_turn_is_over(1)
+
+        assert "1" == (await lab.ran("wc -l < runs", "bash")).stdout.strip()
+    assert ("one\ntwo\n", 0, True) == (ran.stdout, ran.exit_code, ran.session_preserved)
+    assert "another one found it again" in ran.hint
+    assert ["r1"] == [fact.call for fact in lab.only(ToolFinished) if "one\ntwo" in fact.output]
+
+
+async def test_it_can_be_interrupted_through_the_next_host(lab: Lab) -> None:
+    async with a_host_that_is_killed(lab):
+        await begun(lab)
+
+    async with lab.lab():
+        await lab.do(Interrupt(run="r1"))
+        await auntil(lambda: lab.only(ToolFinished))
+
+    assert [("r1", 130)] == [(fact.call, fact.exit_code) for fact in lab.only(ToolFinished)]
+
+
+async def test_what_ran_when_host_and_sandbox_were_killed_is_not_known_and_not_run_again(lab: Lab) -> None:
+    async with a_host_that_is_killed(lab):
+        await begun(lab)
+    lab.tier.made[0].kill()
+    lab.tier.made[0].wait()
+
+    async with lab.lab():
+        ran = await lab.ran(SLOW, "bash", id="r1", again=True)
+        unnoted = await lab.ran("echo x >> runs", "bash", id="r2", again=True)
+        new = await lab.ran("wc -l < runs", "bash")
+
+    for told in (ran, unnoted):
+        assert (137, False) == (told.exit_code, told.session_preserved)
+        assert "It is not known how far this ran, and it was not run again." in told.stderr
+        assert "files are as they were" in told.hint
+    assert "1" == new.stdout.strip()
+
+
+async def test_what_never_reached_its_sandbox_runs_once_when_it_is_asked_for_again(lab: Lab) -> None:
+    async with a_host_that_is_killed(lab):
+        await lab.until_turn_is_over(0)
+    started = ToolStarted(at=time.time(), call="r1", tool="bash", title="echo x", input='{"code":"echo x"}')
+    with lab.places.log(ME).open("ab") as log:
+        log.write(encode(started) + b"\n")
+
+    async with lab.lab():
+        ran = await lab.ran("echo x >> runs; wc -l < runs", "bash", id="r1", again=True)
+        told = await lab.ran("echo x >> runs; wc -l < runs", "bash", id="r1", again=True)
+
+    assert ["1"] * 2 == [each.stdout.strip() for each in (ran, told)]
+    assert "It did not run: its host ended before the sandbox had it." in lab.only(ToolFinished)[0].output
+
+
+async def test_what_was_over_when_its_host_was_killed_is_told_again(lab: Lab) -> None:
+    """By the agent inside; where that is gone too, as the log has it."""
+    async with a_host_that_is_killed(lab):
+        await lab.ran("echo x >> runs; echo out; echo err >&2; exit 3", "bash", id="r1")
+    async with a_host_that_is_killed(lab):
+        by_agent = await lab.ran("never", "bash", id="r1", again=True)
+    lab.tier.made[0].kill()
+    lab.tier.made[0].wait()
+
+    async with lab.lab():
+        by_log = await lab.ran("never", "bash", id="r1", again=True)
+
+    assert ("out\n", "err", 3) == (by_agent.stdout, by_agent.stderr.splitlines()[0], by_agent.exit_code)
+    assert (["out", "err"], 3) == (by_log.stdout.splitlines()[:2], by_log.exit_code)
+    assert "what the log has of it" in by_log.hint
 
 
 async def test_an_intent_is_in_the_log_before_anything_is_done(lab: Lab) -> None:

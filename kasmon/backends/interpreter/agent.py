@@ -7,6 +7,7 @@ from typing import Any, TypeVar
 from kasmon.backends.base import Chunk, Learned
 from kasmon.backends.interpreter.diary import Diary
 from kasmon.backends.interpreter.life import Life
+from kasmon.backends.interpreter.past import Past
 from kasmon.backends.interpreter.room import Room
 from kasmon.backends.interpreter.runs import Runs
 from kasmon.backends.interpreter.threads import Threads
@@ -46,6 +47,7 @@ class InterpreterAgent:
         keeping: Callable[[Box], Keeping],
         terms: Terms,
         loop: asyncio.AbstractEventLoop,
+        known: Past,
         keep_policy: Callable[[Policy], None] = lambda _: None,
         quiet_s: float = QUIET_S,
     ) -> None:
@@ -56,6 +58,7 @@ class InterpreterAgent:
             keeping: the checkpoints of that.
             terms: how long it is kept.
             loop: where it lives.
+            known: what ran there before this host.
             keep_policy: keeps what the sandbox is from now on.
             quiet_s: how long nothing has to run until a turn is over.
         """
@@ -64,7 +67,7 @@ class InterpreterAgent:
         self._keeping = keeping(self._box)
         self._keep_policy = keep_policy
         self._life = Life(launch, self._box, self._keeping, terms, self._diary, self._threads, quiet_s)
-        self._runs = Runs(launch, self._box, self._life, self._diary, self._threads)
+        self._runs = Runs(launch, self._box, self._life, self._diary, self._threads, known)
         self._tasks: set[asyncio.Task[Any]] = set()
         self._lives = False
 
@@ -76,7 +79,7 @@ class InterpreterAgent:
         """Run a prompt in the interpreter that was used last, at first bash; interrupt what runs; end.
 
         Raises:
-            RefusedError: if it sleeps, and is not to be woken by use.
+            RefusedError: if it sleeps, and is not to be woken by use; or if the run that is to be interrupted is over.
             UnableError: for every other wish.
         """
         match wish:
@@ -84,6 +87,8 @@ class InterpreterAgent:
                 self._life.must_wake()
                 run = Run(interpreter=self._runs.last, code=wish.text)
                 self._beside(self._runs.run(run, None, wish.text, wish.by))
+            case Interrupt(run=run) if run:
+                await self._runs.interrupt_one(run)
             case Interrupt():
                 await self._runs.interrupt((wish.interpreter,) if wish.interpreter else INTERPRETERS)
             case Stop():
@@ -151,7 +156,7 @@ class InterpreterAgent:
     def _live_once(self) -> None:
         if not self._lives:
             self._lives = True
-            self._beside(self._life.live())
+            self._beside(self._life.live(lambda: self._runs.take_up(self._beside)))
             self._beside(Room(self._box, self._life, lambda: self._runs.interrupt(INTERPRETERS)).watch())
 
     def _beside(self, work: Coroutine[Any, Any, Value]) -> asyncio.Task[Value]:

@@ -7,12 +7,12 @@ import msgspec
 
 from kasmon.backends.base import Abilities, Agent
 from kasmon.backends.interpreter.agent import InterpreterAgent
+from kasmon.backends.interpreter.past import Past, past
 from kasmon.backends.interpreter.turn import QUIET_S
 from kasmon.config import Lifetime, in_force
 from kasmon.errors import LaunchError, LogMissingError
 from kasmon.model.command import Launch
 from kasmon.model.event import Event
-from kasmon.model.housing import Housing, housed
 from kasmon.model.permission import SessionId
 from kasmon.model.sandbox import Policy, Runtime
 from kasmon.paths import Places, places, write_private
@@ -56,12 +56,12 @@ class InterpreterBackend:
 
     def _opened(self, launch: Launch, loop: asyncio.AbstractEventLoop) -> Agent:
         here = places()
-        policy, housing = policy_of(here, launch.session), _housing(here, launch.session)
+        policy, known = policy_of(here, launch.session), _past(here, launch.session)
         terms = terms_of(in_force(here).session)
         tier = self._parts.tier(policy)
 
         def box(write: Callable[[Event], None]) -> Box:
-            journal = Journal(housing, write, tier=policy.tier, keeps_memory=tier.keeps_memory, terms=terms)
+            journal = Journal(known.housing, write, tier=policy.tier, keeps_memory=tier.keeps_memory, terms=terms)
             return Box(tier, policy, journal, lambda runtime: self._parts.reach(runtime, launch.name))
 
         def keeping(box: Box) -> Keeping:
@@ -71,7 +71,7 @@ class InterpreterBackend:
         def keep_policy(changed: Policy) -> None:
             write_private(here.sandbox(launch.session), msgspec.json.encode(changed))
 
-        return InterpreterAgent(launch, box, keeping, terms, loop, keep_policy, self._quiet_s)
+        return InterpreterAgent(launch, box, keeping, terms, loop, known, keep_policy, self._quiet_s)
 
 
 def policy_of(here: Places, session: SessionId) -> Policy:
@@ -100,12 +100,9 @@ def terms_of(lifetime: Lifetime) -> Terms:
     )
 
 
-def _housing(here: Places, session: SessionId) -> Housing | None:
-    """What the facts so far say of its sandbox."""
-    known: Housing | None = None
+def _past(here: Places, session: SessionId) -> Past:
+    """What the facts so far say of its sandbox and its runs."""
     try:
-        for event, _ in EventLog(here.log(session)).read():
-            known = housed(known, event)
+        return past(event for event, _ in EventLog(here.log(session)).read())
     except LogMissingError:
-        pass
-    return known
+        return past(())

@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Any, Final, Literal, TypeVar
 
 import msgspec
@@ -55,28 +55,20 @@ class Life:
         self._since: dict[str, tuple[float, float]] = {}
         """What happened when: by the facts, and by the clock that nobody sets."""
 
-    async def live(self) -> None:
-        """Find or make the sandbox, then do what is due until it ends."""
+    async def live(self, arrived: Callable[[], Awaitable[None]]) -> None:
+        """Find or make the sandbox, then do what is due until it ends. *arrived* is awaited before anything is run."""
         try:
             async with self.turns.gate:
                 self.lost = await self.moved(self._box.arrive)
+            if self.is_ending:
+                return
+            self._begin()
+            await arrived()
         except KasmonError as error:
             self.say_end(error.message, None)
             return
         finally:
             self.arrived.set()
-        if self.is_ending:
-            return
-        runtime = self._box.journal.housing.runtime
-        self._began = True
-        self._diary.write(
-            SessionStarted(
-                at=time.time(),
-                pid=runtime.pid or None if runtime else None,
-                pid_started=runtime.started or None if runtime else None,
-                resume_id=self._launch.session,
-            )
-        )
         while not self.is_ending:
             step = self._due()
             wait_s = LONGEST_LOOK_S if step is None else min(step.at - time.time(), LONGEST_LOOK_S)
@@ -87,6 +79,30 @@ class Life:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(wait_s):
                     await self._changed.wait()
+
+    def _begin(self) -> None:
+        runtime = self._box.journal.housing.runtime
+        self._began = True
+        self._diary.write(
+            SessionStarted(
+                at=time.time(),
+                pid=runtime.pid or None if runtime else None,
+                pid_started=runtime.started or None if runtime else None,
+                resume_id=self._launch.session,
+            )
+        )
+
+    async def go_on(self, what: str, by: str) -> None:
+        """Begin a turn for what runs already, since before this host; nothing is kept in front of it.
+
+        Raises:
+            SandboxError: if there is no sandbox.
+        """
+        if not self._box.runs:
+            self.lost = await self.moved(self._box.wake) or self.lost
+        if not self.turns.is_running:
+            self._what = what
+            self._box.journal.note(TurnStarted(at=time.time(), prompt=what))
 
     async def begin(self, what: str, by: str) -> None:
         """Make sure that the sandbox runs, and begin a turn where none is running.
@@ -119,6 +135,8 @@ class Life:
 
     async def measure(self) -> None:
         """Note what the sandbox uses, where that is news; a look that fails says nothing."""
+        if self.is_ending:
+            return
         with contextlib.suppress(KasmonError, OSError):
             await self._threads.work(self._box.measure)
 

@@ -1,45 +1,47 @@
 """Code on its way into a sandbox and back: once for each id, as facts of its turn, and with what is kept of it."""
 
 import asyncio
+import contextlib
+import itertools
 import secrets
-import threading
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Coroutine, Mapping
-from typing import Any, Final, Self, TypeVar
+from collections.abc import Callable, Coroutine, Iterator, Mapping
+from typing import Any, Final, TypeVar
 
 import msgspec
 
-from kasmon.backends.base import Chunk, Learned
+from kasmon.backends.base import Learned
+from kasmon.backends.interpreter import words
 from kasmon.backends.interpreter.diary import Diary
 from kasmon.backends.interpreter.life import Life
+from kasmon.backends.interpreter.past import NEVER_RAN, Begun, Past
+from kasmon.backends.interpreter.shown import Output, Shown
 from kasmon.backends.interpreter.threads import Threads
-from kasmon.errors import AgentLostError, KasmonError, RefusedError
+from kasmon.errors import AgentLostError, KasmonError, RefusedError, SandboxError
 from kasmon.model.command import Launch, Run, Sender
-from kasmon.model.event import ToolFinished, ToolStarted
-from kasmon.model.sandbox import MIB, Interpreter, Ran
+from kasmon.model.event import ToolStarted
+from kasmon.model.sandbox import MIB, SIZES, Interpreter, Ran
 from kasmon.model.task import environment
 from kasmon.sandbox.box import Box
+from kasmon.sandbox.within import Reaction
 
 REMEMBERED: Final = 64
 """What came of so many runs is known, so that the same one asked for again does not run again."""
-SHOWN: Final = 64 * 1024
-"""So many characters of one run's output are shown while it is written."""
-SOON_S, LATE_S = 0.05, 0.25
-"""How often that is shown, while there is more and while there is not."""
-LOST_AGENT: Final = 137
+AGAIN_S, TRIES = 0.05, 20
+"""How often, and how often at most, an interrupt is tried of a run that its interpreter does not have yet."""
+WENT_ON: Final = "Its host ended while it ran, and another one found it again; not all that it printed was shown live."
+BY_LOG: Final = "It ended under a host before this one. This is what the log has of it, stdout and stderr in one."
 
-KEPT: Final = "what its interpreters hold is kept"
 
 Value = TypeVar("Value")
-Output = Callable[[str, str], None]
 Beside = Callable[[Coroutine[Any, Any, Value]], asyncio.Task[Value]]
 
 
 class Runs:
     """The runs of one session."""
 
-    def __init__(self, launch: Launch, box: Box, life: Life, diary: Diary, threads: Threads) -> None:
+    def __init__(self, launch: Launch, box: Box, life: Life, diary: Diary, threads: Threads, past: Past) -> None:
         self.last: Interpreter = "bash"
         """The interpreter that was used last."""
         self._launch = launch
@@ -47,18 +49,38 @@ class Runs:
         self._life = life
         self._diary = diary
         self._threads = threads
+        self._past = past
+        self._ended = dict(past.ended)
         self._known: OrderedDict[str, asyncio.Future[Ran]] = OrderedDict()
+        self._going: dict[str, Interpreter] = {}
+        """What runs or waits for that, by its id."""
+
+    async def take_up(self, beside: Beside[Ran]) -> None:
+        """Learn beside what comes of the runs that hosts before this one began; a turn runs for them on return."""
+        began = asyncio.Event()
+        for call, begun in self._past.open.items():
+            self._known[call] = beside(self._taken_up(call, begun, began))
+        if self._past.open:
+            await began.wait()
 
     async def once(self, wish: Run, printed: Output, beside: Beside[Ran]) -> Ran:
         """What comes of *wish*, or came of the one with its id. Whoever stops waiting does not stop it."""
-        if wish.id and (known := self._known.get(wish.id)) is not None:
-            return await asyncio.shield(known)
+        await self._life.arrived.wait()
+        while wish.id and (known := self._known.get(wish.id)) is not None:
+            if (ran := await asyncio.shield(known)) is not NEVER_RAN:
+                return ran
+            if self._known.get(wish.id) is known:
+                del self._known[wish.id]
+        if wish.id in self._ended:
+            return await self._told(wish.id)
+        if wish.again and self._past.was_replaced(self._box.journal.housing.generation):
+            return words.not_known(self._box.journal.housing.lost)
         self._life.must_wake()
-        running = beside(self.run(wish, printed, f"{wish.interpreter}: {_first_line(wish.code)}", "user"))
+        running = beside(self.run(wish, printed, f"{wish.interpreter}: {words.first_line(wish.code)}", "user"))
         if wish.id:
             self._known[wish.id] = running
             while len(self._known) > REMEMBERED and next(iter(self._known.values())).done():
-                self._known.popitem(last=False)
+                self._ended[self._known.popitem(last=False)[0]] = None
         return await asyncio.shield(running)
 
     async def run(self, wish: Run, printed: Output | None, what: str, by: Sender) -> Ran:
@@ -75,21 +97,38 @@ class Runs:
             variables = environment(self._launch) | await self._credentials()
             call, note = wish.id or secrets.token_hex(8), self._box.journal.note
             code = msgspec.json.encode({"code": wish.code}).decode()
-            title = _first_line(wish.code)
+            title = words.first_line(wish.code)
             note(ToolStarted(at=time.time(), call=call, tool=wish.interpreter, title=title, input=code))
-            with _Shown(self._diary, printed) as shown:
+            with self._under_way(call, wish.interpreter, printed) as shown:
                 ran = await self._tried(wish, call, variables, shown.take)
             if lost:
-                ran = _after(lost, ran)
-            is_ok = ran.exit_code == 0
-            note(ToolFinished(at=time.time(), call=call, ok=is_ok, output=_told(ran), exit_code=ran.exit_code))
+                ran = words.after(lost, ran)
+            note(words.finished(call, ran))
             return ran
 
     async def interrupt(self, interpreters: tuple[Interpreter, ...]) -> None:
         """Interrupt what runs in these."""
         turns = self._life.turns
         turns.was_interrupted = turns.is_running
-        await asyncio.gather(*(self._threads.work(self._interrupted, name) for name in interpreters))
+        await asyncio.gather(*(self._threads.call(self._interrupted, name) for name in interpreters))
+
+    async def interrupt_one(self, run: str) -> None:
+        """Interrupt the run whose id is *run*, and no other.
+
+        Raises:
+            RefusedError: if it is over, or there was none; nothing was done then.
+            SandboxError: if it does not react.
+        """
+        tries, reaction = itertools.count(), Reaction.NOTHING
+        while reaction is Reaction.NOTHING and run in self._going and next(tries) < TRIES:  # it may be on its way
+            reaction = await self._threads.call(self._interrupted, self._going[run], run)
+            if reaction is Reaction.NOTHING:
+                await asyncio.sleep(AGAIN_S)
+        if reaction is Reaction.NOTHING:
+            raise RefusedError(f"nothing was interrupted: run {run!r} is over, or there was none.")
+        if reaction is Reaction.NONE:
+            raise SandboxError(f"run {run!r} goes on", "its interpreter did not react to the interrupt")
+        self._life.turns.was_interrupted = self._life.turns.is_running
 
     def _must_have_room(self, interpreter: Interpreter) -> None:
         """
@@ -123,14 +162,10 @@ class Runs:
             except AgentLostError as error:
                 lost = await self._regained(generation, error) or lost
                 if is_again or error.may_have_run or self._life.is_ending:
-                    hint = f"It is not known how far this ran, and it was not run again. {_sentence(lost or KEPT)}"
-                    is_kept = not lost
-                    return Ran(
-                        stderr=hint, exit_code=LOST_AGENT, session_preserved=is_kept, restarted=not is_kept, hint=hint
-                    )
+                    return words.not_known(lost)
                 is_again = True
                 continue
-            return msgspec.structs.replace(_after(lost, ran), restarted=True) if lost else ran
+            return msgspec.structs.replace(words.after(lost, ran), restarted=True) if lost else ran
 
     async def _regained(self, generation: int, error: KasmonError) -> str:
         """Have a sandbox again after *error*; what was lost by that."""
@@ -150,66 +185,58 @@ class Runs:
             variables=variables,
         )
 
-    def _interrupted(self, interpreter: Interpreter) -> None:
-        if (within := self._box.within) is not None:
-            within.interrupt(interpreter)
+    def _interrupted(self, interpreter: Interpreter, run: str = "") -> Reaction:
+        within = self._box.within
+        return Reaction.NOTHING if within is None else within.interrupt(interpreter, run)
 
+    @contextlib.contextmanager
+    def _under_way(self, call: str, interpreter: Interpreter, printed: Output | None) -> Iterator["Shown"]:
+        """It can be interrupted by its id, and is shown, as long as this lasts."""
+        self._going[call] = interpreter
+        try:
+            with Shown(self._diary, printed) as shown:
+                yield shown
+        finally:
+            del self._going[call]
 
-class _Shown:
-    """What of one run's output is shown live: all of it to who asked, its beginning to who watches.
+    # What hosts before this one began.
 
-    A run that is over at once is not shown live at all: its end tells the same.
-    """
+    async def _taken_up(self, call: str, begun: Begun, began: asyncio.Event) -> Ran:
+        """What comes or came of a run that a host before this one began; it is noted, and never run again."""
+        try:
+            async with self._life.turns.run(f"{begun.interpreter}: {begun.title}", "user", self._life.go_on):
+                began.set()
+                self.last = begun.interpreter
+                await self._credentials()
+                with self._under_way(call, begun.interpreter, None) as shown:
+                    ran = await self._recalled(call, begun.generation, shown.take)
+                self._box.journal.note(words.finished(call, ran))
+                return ran
+        finally:
+            began.set()
 
-    def __init__(self, diary: Diary, printed: Output | None) -> None:
-        self._diary = diary
-        self._printed = printed
-        self._left = SHOWN
-        self._lock = threading.Lock()
-        self._waiting = ""
-        self._pause_s = SOON_S
-        self._timer: asyncio.TimerHandle | None = None
+    async def _recalled(self, call: str, generation: int, take: Output) -> Ran:
+        """The word of the agent inside on a run that was begun in the sandbox of *generation*."""
+        housing = self._box.journal.housing
+        if housing.generation != generation:
+            return words.not_known(housing.lost)
+        try:
+            ran = await self._threads.work(self._recall, call, take)
+        except AgentLostError as error:
+            return words.not_known(await self._regained(generation, error))
+        return NEVER_RAN if ran is None else msgspec.structs.replace(ran, hint=f"{WENT_ON} {ran.hint}".strip())
 
-    def __enter__(self) -> Self:
-        self._timer = asyncio.get_running_loop().call_later(SOON_S, self._show)
-        return self
+    def _recall(self, call: str, take: Output | None) -> Ran | None:
+        if (within := self._box.within) is None:
+            raise AgentLostError("it is closed", may_have_run=True)
+        return within.recall(call, timeout_s=SIZES[self._box.policy.size].time_s, on_output=take)
 
-    def __exit__(self, *_: object) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
-
-    def take(self, name: str, text: str) -> None:
-        """*text* was written to the stream called *name*. From any thread."""
-        if self._printed is not None:
-            self._printed(name, text)
-        with self._lock:
-            self._waiting += text[: self._left]
-            self._left -= min(self._left, len(text))
-
-    def _show(self) -> None:
-        with self._lock:
-            text, self._waiting = self._waiting, ""
-        if text:
-            self._diary.show(Chunk(text=text))
-        self._pause_s = SOON_S if text else min(self._pause_s * 2, LATE_S)
-        self._timer = asyncio.get_running_loop().call_later(self._pause_s, self._show) if self._left else None
-
-
-def _after(lost: str, ran: Ran) -> Ran:
-    """*ran*, which says that *lost* was lost before it."""
-    return msgspec.structs.replace(ran, session_preserved=False, hint=f"{_sentence(lost)} {ran.hint}".strip())
-
-
-def _sentence(text: str) -> str:
-    return f"{text[:1].upper()}{text[1:].rstrip('.')}."
-
-
-def _first_line(code: str) -> str:
-    return next((line.strip() for line in code.splitlines() if line.strip()), "")[:200]
-
-
-def _told(ran: Ran) -> str:
-    """What a run printed, as one text."""
-    parts = [ran.stdout, ran.stderr if ran.stderr != ran.hint else "", ran.hint if ran.hint not in ran.stderr else ""]
-    return "\n".join(part.rstrip("\n") for part in (*parts, ran.stderr if ran.stderr == ran.hint else "") if part)
+    async def _told(self, call: str) -> Ran:
+        """What came of a run that is over since before this host: by the agent inside where it still has that."""
+        with contextlib.suppress(SandboxError):
+            if (ran := await self._threads.work(self._recall, call, None)) is not None and ran.turn:
+                return ran
+        if (finished := self._ended[call]) is None:
+            return words.not_known("")
+        code = finished.exit_code if finished.exit_code is not None else int(not finished.ok)
+        return Ran(stdout=finished.output, exit_code=code, hint=BY_LOG)

@@ -1,4 +1,4 @@
-"""The threads of one session of interpreters: one that moves its sandbox, and one for each run that waits."""
+"""The threads of one session of interpreters: one that moves its sandbox, one for each run that waits, a few more."""
 
 import asyncio
 import functools
@@ -8,6 +8,7 @@ from typing import Any, Final, TypeVar
 
 RUNNERS: Final = 16
 """How many runs may wait for their interpreters at once."""
+CALLERS: Final = 4
 
 Value = TypeVar("Value")
 
@@ -18,6 +19,7 @@ class Threads:
     def __init__(self) -> None:
         self._movers = ThreadPoolExecutor(1, "sandbox")
         self._runners = ThreadPoolExecutor(RUNNERS, "run")
+        self._callers = ThreadPoolExecutor(CALLERS, "call")
 
     async def move(self, act: Callable[..., Value], *arguments: Any, **named: Any) -> Value:
         """What *act* gives, which moves the sandbox: one after the other."""
@@ -28,7 +30,12 @@ class Threads:
         """What *act* gives, beside others."""
         return await asyncio.get_running_loop().run_in_executor(self._runners, act, *arguments)
 
+    async def call(self, act: Callable[..., Value], *arguments: Any) -> Value:
+        """What *act* gives soon, also while as many run as may."""
+        return await asyncio.get_running_loop().run_in_executor(self._callers, act, *arguments)
+
     def close(self) -> None:
         """Take no more calls; do not wait for those under way."""
         self._movers.shutdown(wait=False)
         self._runners.shutdown(wait=False)
+        self._callers.shutdown(wait=False)

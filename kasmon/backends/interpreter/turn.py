@@ -6,10 +6,12 @@ Whatever moves the sandbox (sleep, waking, a checkpoint, its end) has the gate, 
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable
-from typing import Final, Literal
+from typing import Final, Literal, TypeAlias
 
 QUIET_S: Final = 0.5
 """A turn is over when nothing ran for so long."""
+
+Begin: TypeAlias = Callable[[str, str], Awaitable[None]]
 
 
 class Turns:
@@ -17,7 +19,7 @@ class Turns:
 
     def __init__(
         self,
-        begin: Callable[[str, str], Awaitable[None]],
+        begin: Begin,
         finish: Callable[[Literal["done", "interrupted"]], Awaitable[None]],
         after: Callable[[], Awaitable[None]],
         quiet_s: float = QUIET_S,
@@ -45,14 +47,14 @@ class Turns:
         self._over.set()
 
     @contextlib.asynccontextmanager
-    async def run(self, what: str, by: str) -> AsyncIterator[None]:
-        """Something runs as long as this context lasts.
+    async def run(self, what: str, by: str, begin: Begin | None = None) -> AsyncIterator[None]:
+        """Something runs as long as this context lasts; *begin* is called in place of the usual.
 
         Raises:
             KasmonError: what beginning says; nothing runs then.
         """
         async with self.gate:
-            await self._begin(what, by)
+            await (begin or self._begin)(what, by)
             self.is_running = True
             self._over.clear()
             self._running += 1

@@ -15,18 +15,17 @@ from kasmon.sandbox.inside.interpreter import Interpreter
 from kasmon.sandbox.inside.loop import Loop
 from kasmon.sandbox.inside.outcome import NOT_DONE, refusal
 from kasmon.sandbox.inside.place import Place
-from kasmon.sandbox.inside.remembered import Remembered
-from kasmon.sandbox.inside.request import VARIABLE, RefusedError, Words, number, texts
+from kasmon.sandbox.inside.request import VARIABLE, RefusedError, Words, texts
+from kasmon.sandbox.inside.runs import Runs
 from kasmon.sandbox.inside.service import Service
 from kasmon.sandbox.inside.spawning import is_open
 from kasmon.sandbox.inside.state import Loading, Saving, unpacked
-from kasmon.sandbox.inside.turn import CAP_BYTES, TIME_S, Turn
+from kasmon.sandbox.inside.turn import Turn
 from kasmon.sandbox.inside.upkeep import Upkeep
 
 PROTOCOL = 1
 CLIENTS = 256
 """Who comes when there are so many finds the door closed."""
-LONGEST_S = 7 * 86400.0
 
 
 def serve() -> None:
@@ -60,16 +59,17 @@ class Desk:
             for each in (Python(self.loop, self._place), Bash(self.loop, self._place), Node(self.loop, self._place))
         }
         self._upkeep = Upkeep(self.loop)
-        self._remembered = Remembered()
+        self._runs = Runs(self._interpreter)
         self._clients: set[Client] = set()
         self._most_clients = min(CLIENTS, resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 2)
         self._parts: dict[Client, bytearray] = {}
         self._instance = os.urandom(8).hex()
         self._since = time.monotonic()
         self._acts: dict[str, Callable[[Client, Words], Words | None]] = {
-            "execute": self._execute,
+            "execute": self._runs.execute,
+            "recall": self._runs.recall,
             "ping": self._ping,
-            "interrupt": self._interrupt,
+            "interrupt": self._runs.interrupt,
             "reset": self._reset,
             "prewarm": self._prewarm,
             "forget": self._forget,
@@ -130,79 +130,12 @@ class Desk:
             if answer is not None:
                 client.send({"id": message.get("id"), "type": "answer", **answer})
 
-    # Runs.
-
-    def _execute(self, client: Client, message: Words) -> None:
-        interpreter = self._interpreter(message, "bash")
-        word, name = message.get("once"), message.get("id")
-
-        def answer(words: Words) -> None:
-            client.send({"id": name, "type": "result", **words} if "id" in message else words)
-
-        if isinstance(word, str):
-            if done := self._remembered.answer(word):
-                answer(done)
-                return
-            if going := self._remembered.going.get(word):
-                self._attend(client, message, going)
-                going.waiting.append(answer)
-                return
-        turn = self._turn(message, interpreter.name)
-        if isinstance(word, str):
-            self._remembered.going[word] = turn
-            turn.waiting.append(lambda words: self._remembered.keep(word, words))
-        self._attend(client, message, turn)
-        turn.waiting.append(answer)
-        if not interpreter.submit(turn):
-            if isinstance(word, str):
-                del self._remembered.going[word]
-            raise RefusedError(
-                f"{interpreter.name} is busy, and {len(interpreter.queue)} runs wait for it. Run it later."
-            )
-
-    def _turn(self, message: Words, interpreter: str) -> Turn:
-        code = message.get("code")
-        if not isinstance(code, str):
-            raise RefusedError("'code' is missing, or is not text")
-        if interpreter == "bash" and "\0" in code:
-            raise RefusedError("bash cannot run code with a NUL character in it. Write it as '\\0'.")
-        variables = message.get("variables") or {}
-        if not isinstance(variables, dict):
-            raise RefusedError("'variables' are names and texts")
-        for variable, value in variables.items():
-            if not VARIABLE.fullmatch(variable) or not isinstance(value, str) or "\0" in value:
-                raise RefusedError(f"{variable!r} is no variable, or its value no text without NUL")
-        return Turn(
-            {"code": code, "variables": variables},
-            timeout_s=number(message, "timeout_s", TIME_S, LONGEST_S),
-            cap=int(number(message, "cap", CAP_BYTES, 1 << 40)),
-            session=str(message.get("session") or "")[:200],
-        )
-
-    def _attend(self, client: Client, message: Words, turn: Turn) -> None:
-        """Let *client* hear what *turn* says, if it wants to."""
-        name = message.get("id")
-        if message.get("stream") is True:
-            turn.listeners.append(
-                lambda stream, text: client.send_live({"id": name, "type": "stream", "name": stream, "data": text})
-            )
-        if message.get("began") is True:
-            if turn.begun_at:
-                client.send({"id": name, "type": "began"})
-            else:
-                turn.began.append(lambda: client.send({"id": name, "type": "began"}))
-
     def _interpreter(self, message: Words, default: str = "") -> Interpreter:
         name = message.get("interpreter", default) or default
         found = self._interpreters.get(name) if isinstance(name, str) else None
         if found is None:
             raise RefusedError(f"Unknown interpreter: {name}")
         return found
-
-    def _interrupt(self, client: Client, message: Words) -> None:
-        self._interpreter(message).interrupt(
-            lambda words: client.send({"id": message.get("id"), "type": "answer", **words})
-        )
 
     def _reset(self, client: Client, message: Words) -> Words:
         self._interpreter(message).reset()
@@ -238,10 +171,10 @@ class Desk:
         names, values = texts(message, "names"), [value for value in texts(message, "values") if value]
         if not all(VARIABLE.fullmatch(name) for name in names) or any("\0" in value for value in values):
             raise RefusedError("'names' are names of variables, 'values' texts without NUL")
-        self._remembered.forget()
+        self._runs.forget_said()
         for service in self._upkeep.services.values():
             service.forget_said()
-        living = [each for each in self._interpreters.values() if each.pid]
+        living = [each for each in self._interpreters.values() if each.is_to_keep()]
         for each in living:
             each.forget_said()
         return self._ask_all(client, message, living, "forget", {"names": names, "values": values})

@@ -5,18 +5,16 @@ import os
 import signal
 import time
 from collections import deque
-from collections.abc import Callable
 
+from kasmon.sandbox.inside.asking import GRACE_S, Answer, Asking
 from kasmon.sandbox.inside.ears import Ears
 from kasmon.sandbox.inside.family import end_family
 from kasmon.sandbox.inside.keep import Keep
-from kasmon.sandbox.inside.loop import Loop, Timer
-from kasmon.sandbox.inside.outcome import NOT_DONE, ended, lost_before, outcome
+from kasmon.sandbox.inside.loop import Loop
+from kasmon.sandbox.inside.outcome import NOT_DONE, ended, lost_before, outcome, withdrawn
 from kasmon.sandbox.inside.place import Place
 from kasmon.sandbox.inside.turn import STREAMS, Turn
 
-GRACE_S = 2.0
-"""How long an interpreter may take to react to an interrupt."""
 YOUNG_S = 0.3
 LAST_S = 1.0
 """How long after that it has to leave by itself what can be carried over."""
@@ -24,8 +22,6 @@ GIVEN_UP_S = 5.0
 """After which a killed process that does not end is no longer waited for."""
 QUEUE = 64
 LOOSE_BYTES = 64 * 1024
-
-Answer = Callable[[dict[str, object]], None]
 
 
 class Interpreter:
@@ -46,7 +42,7 @@ class Interpreter:
         self._loose = {stream: Keep(LOOSE_BYTES) for stream in STREAMS}
         self._epitaph = ""
         self._carried = False
-        self._asking: list[tuple[Timer, Answer]] = []
+        self._asking = Asking(loop)
 
     # What a subclass gives.
 
@@ -86,16 +82,29 @@ class Interpreter:
         self._next()
         return True
 
-    def interrupt(self, answer: Answer) -> None:
-        """Interrupt what runs; the answer says, after two seconds at most, what came of it."""
+    def interrupt(self, answer: Answer, word: str = "") -> None:
+        """Interrupt what runs, or only the run of *word*; the answer says, after two seconds at most, what came of it.
+
+        One that waits for its turn never begins then.
+        """
         turn = self.turn
+        if word and (turn is None or turn.word != word):
+            answer({"state": "interrupted" if self._withdrawn(word) else "nothing runs"})
+            return
         if turn is None or turn.do != "run" or not self.pid:
             answer({"state": "nothing runs"})
             return
         turn.interrupted = True
-        timer = self.loop.after(GRACE_S, lambda: self._no_reaction(turn))
-        self._asking.append((timer, answer))
+        self._asking.add(answer, lambda: turn is self.turn)
         self._interrupt(turn)
+
+    def _withdrawn(self, word: str) -> bool:
+        """Take the run of *word* out of the queue, and tell whoever waits for it; whether it was there."""
+        turn = next((each for each in self.queue if each.word == word), None)
+        if turn is not None:
+            self.queue.remove(turn)
+            turn.answer(withdrawn())
+        return turn is not None
 
     def _interrupt(self, turn: Turn) -> None:
         with contextlib.suppress(OSError):
@@ -103,16 +112,6 @@ class Interpreter:
         is_first = turn.again is None
         if is_first and (self.asks_twice or time.monotonic() - turn.begun_at < YOUNG_S):  # it may not have begun inside
             turn.again = self.loop.after(YOUNG_S, lambda: self._interrupt(turn))
-
-    def _no_reaction(self, turn: Turn) -> None:
-        if turn is self.turn:
-            self._tell_asking("no reaction")
-
-    def _tell_asking(self, state: str) -> None:
-        asking, self._asking = self._asking, []
-        for timer, answer in asking:
-            self.loop.cancel(timer)
-            answer({"state": state})
 
     def reset(self) -> None:
         """End the process with all it started in its session; the next run starts anew and says nothing of it."""
@@ -226,7 +225,7 @@ class Interpreter:
         else:
             words = said
         turn.answer(words)
-        self._tell_asking("interrupted")
+        self._asking.tell("interrupted")
         self._next()
 
     def _over(self, turn: Turn) -> None:
@@ -256,7 +255,7 @@ class Interpreter:
             else:
                 words = {"lost": f"{self.name} ended ({ended(code)})"}
             turn.answer(words)
-        self._tell_asking("ended")
+        self._asking.tell("ended")
         self._next()
 
     def _buried(self) -> None:

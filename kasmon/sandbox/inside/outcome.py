@@ -8,6 +8,7 @@ from kasmon.sandbox.inside.turn import STREAMS, Turn
 
 TIMED_OUT = 124
 NOT_DONE = 125
+INTERRUPTED = 130
 UNHEARD = 113
 """How our own workers end where nobody can hear them any more."""
 
@@ -30,6 +31,12 @@ def refusal(request: Mapping[str, object], why: str, code: int = 1) -> dict[str,
     """The seed's answer to what was not run."""
     words: dict[str, object] = {"stdout": "", "stderr": why, "exit_code": code, "session_preserved": True}
     return {"id": request["id"], **words} if "id" in request else words
+
+
+def withdrawn() -> dict[str, object]:
+    """The answer to a run that was interrupted before it was its turn."""
+    why = "It was interrupted while it waited: nothing of it was run."
+    return {"stdout": "", "stderr": why, "exit_code": INTERRUPTED, "session_preserved": True, "hint": why}
 
 
 def outcome(

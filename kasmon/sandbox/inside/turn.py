@@ -30,6 +30,8 @@ class Turn:
         session: str = "",
     ) -> None:
         self.do, self.words, self.session = do, words, session
+        self.word = ""
+        """By which it is asked for again, and interrupted; empty where it has none."""
         self.timeout_s = timeout_s
         self.nonce = os.urandom(8).hex()
         """Stands in the interpreter's answer; what comes without it is not the interpreter's."""
