@@ -1,15 +1,10 @@
 """The host's part in an agent inside a sandbox: see how it is confined, hear it, let it sleep, clear up behind it."""
 
 import asyncio
-import contextlib
 import logging
-import os
 import time
 from collections.abc import Awaitable, Callable, Sequence
-from pathlib import Path
 from typing import Final
-
-import msgspec
 
 from kasmon.config import in_force
 from kasmon.errors import KasmonError, RefusedError
@@ -23,24 +18,13 @@ from kasmon.model.state import SessionState
 from kasmon.paths import Places
 from kasmon.sandbox import behind, inmate
 from kasmon.sandbox.belongings import Belongings, context
+from kasmon.sandbox.notes import Note, Notes
 
 LISTEN_S: Final = 1.0
 """How often it is looked for notes of those inside, and whether it may sleep, in seconds."""
-MOST: Final = 64 * 1024
-LONGEST: Final = 8192
-SAYS: Final = "kasmon.ctx"
-"""The kind of note that `kasmon ctx` inside leaves."""
 NOBODY: Final = "nobody used it"
 
 log = logging.getLogger(__name__)
-
-
-class Note(msgspec.Struct):
-    """What `kasmon ctx` inside leaves."""
-
-    event: str = ""
-    done: str | None = None
-    waiting: str | None = None
 
 
 async def _nobody() -> bool:
@@ -75,8 +59,7 @@ class Inmate:
         self._auto_resume = True
         self._used_at = time.time()
         self._moving = asyncio.Lock()
-        self._read_to = 0
-        self._rest = b""
+        self._notes = Notes()
         self._told = b""
         self._is_first = True
         self._work: asyncio.Task[None] | None = None
@@ -235,28 +218,7 @@ class Inmate:
 
     def _listen(self) -> list[Note]:
         """What those inside have said since the last time."""
-        notes = []
-        for line in self._new(inmate.notes_of(self._places, self._launch.session)):
-            with contextlib.suppress(msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-                note = msgspec.json.decode(line, type=Note)
-                if note.event == SAYS and (note.done is not None or note.waiting is not None):
-                    notes.append(note)
-        return notes
-
-    def _new(self, path: Path) -> list[bytes]:
-        try:
-            with path.open("rb") as file:
-                size = os.fstat(file.fileno()).st_size
-                if size < self._read_to:  # it began anew
-                    self._read_to, self._rest = 0, b""
-                file.seek(self._read_to)
-                content = file.read(MOST)
-        except FileNotFoundError:
-            return []
-        self._read_to += len(content)
-        *lines, rest = (self._rest + content).split(b"\n")
-        self._rest = rest if len(rest) <= LONGEST else b""
-        return [line for line in lines if SAYS.encode() in line and len(line) <= LONGEST]
+        return self._notes.new(inmate.notes_of(self._places, self._launch.session))
 
     def _keep_current(self) -> None:
         """Let those inside know what their plan's runner has written down since."""

@@ -17,7 +17,6 @@ from kasmon.model.event import ConfinementSeen
 from kasmon.model.sandbox import Runtime
 from kasmon.paths import Places
 from kasmon.process import fields, started_at
-from kasmon.sandbox.belongings import NOTES
 from kasmon.sandbox.inmate import NOTICES, policy_of
 from kasmon.sandbox.jail.arguments import INSIDE
 from kasmon.sandbox.jail.bubblewrap import Jail
@@ -53,7 +52,7 @@ def seen(places: Places, launch: Launch, front: int) -> ConfinementSeen | None:
         if policy.hosts:
             jail.belongs(policy, first)
     try:
-        proof = jail.prove(policy, agent, workdir=launch.workdir, also=(NOTES,))
+        proof = jail.prove(policy, agent, workdir=launch.workdir)
         ok, faults = proof.ok, tuple(proof.mismatches)
     except SandboxError as error:
         ok, faults = False, (error.message,)

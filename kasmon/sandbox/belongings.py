@@ -1,4 +1,4 @@
-"""What of kasmon an agent in a sandbox sees: one folder with its context, a `kasmon` that knows only that, and notes.
+"""What of kasmon those in a sandbox see: one folder with its context, a `kasmon` that knows only that, and notes.
 
 The folder is the host's and read-only inside. Only the notes' file can be added to from there; it is laid over its
 place in the folder, so nobody inside can put another file, or a link, where the host reads.
@@ -12,6 +12,7 @@ from typing import Final
 import msgspec
 
 from kasmon.model.command import Launch
+from kasmon.model.permission import SessionId
 from kasmon.paths import Places, write_private
 from kasmon.sandbox.jail.arguments import INSIDE, Bind
 from kasmon.sandbox.jail.ground import PYTHON
@@ -19,6 +20,7 @@ from kasmon.sandbox.jail.ground import PYTHON
 SESSION: Final = "/opt/session"
 """Where the folder lies inside."""
 BIN: Final = f"{SESSION}/bin"
+CONTEXT: Final = f"{SESSION}/context.json"
 NOTES: Final = f"{SESSION}/hooks.jsonl"
 OURS: Final = Path(__file__).resolve().parent.parent / "emit.py"
 """`kasmon-emit`, which an agent's hooks run."""
@@ -72,6 +74,15 @@ class Belongings:
         path = self.folder / name
         write_private(path, content)
         path.chmod(mode)
+
+
+def context_of(places: Places, session: SessionId) -> bytes:
+    """As `context`, of the launch that the session's folder tells of; the id alone where it tells of none."""
+    try:
+        launch = msgspec.json.decode(places.launch(session).read_bytes(), type=Launch)
+    except (OSError, msgspec.DecodeError, UnicodeDecodeError):
+        return msgspec.json.encode({"schema": 1, "id": session})
+    return context(places, launch)
 
 
 def context(places: Places, launch: Launch) -> bytes:

@@ -19,7 +19,7 @@ from kasmon.model.sandbox import Mount, Policy, Runtime
 from kasmon.paths import Places, write_private
 from kasmon.sandbox import credential, handing, renewal
 from kasmon.sandbox.base import Slept
-from kasmon.sandbox.belongings import BIN, SESSION, Belongings, context
+from kasmon.sandbox.belongings import BIN, CONTEXT, Belongings, context
 from kasmon.sandbox.jail.bubblewrap import Jail
 
 NOTICES: Final = "notices.json"
@@ -205,4 +205,4 @@ def _inside(policy: Policy, workdir: str, variables: Mapping[str, str]) -> dict[
         for name, value in variables.items()
         if name not in LOCATIONS or any(value.startswith(each) for each in there)
     }
-    return kept | {"KASMON_CONTEXT": f"{SESSION}/context.json"}
+    return kept | {"KASMON_CONTEXT": CONTEXT}

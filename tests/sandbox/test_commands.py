@@ -1,5 +1,6 @@
 """`kasmon sandbox ...` on real jails, by real processes: the exit codes, what is printed, what is left at the end."""
 
+import json
 import os
 import signal
 import subprocess
@@ -9,9 +10,12 @@ from pathlib import Path
 import pytest
 
 from kasmon.host.alive import lock_holder
+from kasmon.model.event import ContextSaid
 from kasmon.model.permission import SessionId
+from kasmon.paths import write_private
 from kasmon.process import is_running, started_at
 from kasmon.sandbox.jail.bubblewrap import Jail
+from kasmon.store.log import EventLog
 from tests.cli.forker import Forker
 from tests.cli.line import KASMON, Line, on_terminal
 from tests.sandbox.required import closed
@@ -227,6 +231,33 @@ def test_a_credential_reaches_each_run_and_stands_in_no_file_of_ours(kasmon: Lin
     assert [] == held
     assert "\n" == kasmon("sandbox", "run", "lab", "echo $mine").out
     assert canary not in kasmon("read", "lab").out
+
+
+def test_ctx_works_inside_and_what_it_says_is_noted(kasmon: Line) -> None:
+    session = made(kasmon)
+    told = kasmon("sandbox", "run", "lab", "kasmon ctx --json; kasmon ctx --waiting 'for tea'; kasmon ls")
+    before = json.loads(told.out.splitlines()[0])
+    write_private(kasmon.places.context(session), b'{"title": "Brew it"}')
+
+    tried = kasmon("sandbox", "run", "lab", "echo $KASMON_SESSION; echo {} > $KASMON_CONTEXT || echo kept")
+    until(lambda: "Brew it" in kasmon("sandbox", "run", "lab", "cat $KASMON_CONTEXT").out)
+    killed_host(kasmon, session)
+    write_private(kasmon.places.context(session), b'{"title": "Drink it"}')
+    until(lambda: "Drink it" in kasmon("sandbox", "run", "lab", "--env", "python", CAT).out)
+    kasmon("sandbox", "run", "lab", "ln -sf /etc/passwd /opt/session/hooks.jsonl; kasmon ctx --done 'all of it'")
+    shown = kasmon.json("show", "lab")["session"]
+
+    assert ("lab", session, "jail") == (before["name"], before["id"], before["sandbox"])
+    assert (2, True) == (told.code, "only `ctx`" in told.err)
+    assert [session, "kept"] == tried.out.split()
+    facts = [fact for fact, _ in EventLog(kasmon.places.log(session)).read() if isinstance(fact, ContextSaid)]
+    assert [("for tea", None), (None, "all of it")] == [(fact.waiting, fact.done) for fact in facts]
+    assert "all of it" == shown["done"]
+    [row] = kasmon.json("sandbox", "ls")["sandboxes"]
+    assert (True, []) == (row["confined"], row["mismatches"])
+
+
+CAT = "import os; print(open(os.environ['KASMON_CONTEXT']).read())"
 
 
 def test_interrupting_the_command_interrupts_the_run_and_keeps_what_it_held(kasmon: Line) -> None:

@@ -23,6 +23,7 @@ from kasmon.host.wire import Do, Done, FromHost, Printed
 from kasmon.model.command import Checkpoint, Interrupt, Mode, Prompt, Run, SandboxWish, Sleep, Stop, Wake, Wish
 from kasmon.model.event import (
     Checkpointed,
+    ContextSaid,
     NoticeRaised,
     SandboxMeasured,
     SandboxMoved,
@@ -38,6 +39,7 @@ from kasmon.model.sandbox import Phase, Policy, Ran, Runtime, Size
 from kasmon.model.state import SessionState
 from kasmon.paths import write_private
 from kasmon.sandbox import tiers
+from kasmon.sandbox.belongings import Belongings
 from kasmon.sandbox.jail.usage import Usage
 from tests.host.house import ME, House
 from tests.host.puppet import Puppet
@@ -676,3 +678,30 @@ async def test_another_kind_of_agent_runs_no_code(lab: Lab) -> None:
         with pytest.raises(UnableError, match="no sandbox of interpreters"):
             await link.ask(Do(n=0, session=ME, wish=Run(interpreter="bash", code="1")), 10)
         await link.aclose()
+
+
+# What those inside know, and say
+
+
+def note(own: Belongings, waiting: str) -> str:
+    """Code that leaves what `kasmon ctx --waiting` does."""
+    line = "json.dumps({'event': 'kasmon.ctx', 'at': time.time(), 'waiting': " + repr(waiting) + "})"
+    return f"import json, time; print({line}, file=open({str(own.notes)!r}, 'a'))"
+
+
+async def test_what_kasmon_ctx_said_inside_is_noted_once_and_the_context_is_kept_current(lab: Lab) -> None:
+    """Here its folder is made by the test; in a jail it is the jail's."""
+    own = Belongings(lab.tier.root / ME)
+    async with a_host_that_is_killed(lab):
+        own.make((os.getuid(), os.getgid()), b"{}")
+        await lab.ran(note(own, "over \x07there"))
+        await auntil(lambda: lab.only(ContextSaid))
+        write_private(lab.places.context(ME), b'{"title": "Write it"}')
+        await auntil(lambda: b"Write it" in (own.folder / "context.json").read_bytes())
+
+    async with lab.lab():
+        await lab.ran("1")
+        await lab.ran(note(own, "there again"))
+        await auntil(lambda: len(lab.only(ContextSaid)) > 1)
+
+    assert ["over there", "there again"] == [fact.waiting for fact in lab.only(ContextSaid)]

@@ -7,6 +7,7 @@ from typing import Any, TypeVar
 from kasmon.backends.base import Chunk, Learned
 from kasmon.backends.interpreter.diary import Diary
 from kasmon.backends.interpreter.life import Life
+from kasmon.backends.interpreter.mailbox import Mailbox
 from kasmon.backends.interpreter.past import Past
 from kasmon.backends.interpreter.room import Room
 from kasmon.backends.interpreter.runs import Runs
@@ -30,6 +31,7 @@ from kasmon.model.command import (
 )
 from kasmon.model.event import Event
 from kasmon.model.sandbox import INTERPRETERS, Phase, Policy, Ran
+from kasmon.paths import Places
 from kasmon.sandbox.box import Box
 from kasmon.sandbox.keeping import Keeping
 from kasmon.sandbox.lifecycle import Terms
@@ -42,6 +44,7 @@ class InterpreterAgent:
 
     def __init__(
         self,
+        places: Places,
         launch: Launch,
         box: Callable[[Callable[[Event], None]], Box],
         keeping: Callable[[Box], Keeping],
@@ -53,6 +56,7 @@ class InterpreterAgent:
     ) -> None:
         """
         Args:
+            places: where it is kept.
             launch: its session.
             box: its sandbox, whose facts go to what it is called with.
             keeping: the checkpoints of that.
@@ -67,7 +71,8 @@ class InterpreterAgent:
         self._keeping = keeping(self._box)
         self._keep_policy = keep_policy
         self._life = Life(launch, self._box, self._keeping, terms, self._diary, self._threads, quiet_s)
-        self._runs = Runs(launch, self._box, self._life, self._diary, self._threads, known)
+        self._mailbox = Mailbox(places, launch, self._box, self._diary, known.until)
+        self._runs = Runs(launch, self._box, self._life, self._diary, self._threads, self._mailbox, known)
         self._tasks: set[asyncio.Task[Any]] = set()
         self._lives = False
 
@@ -158,6 +163,7 @@ class InterpreterAgent:
             self._lives = True
             self._beside(self._life.live(lambda: self._runs.take_up(self._beside)))
             self._beside(Room(self._box, self._life, lambda: self._runs.interrupt(INTERPRETERS)).watch())
+            self._beside(self._mailbox.live(lambda: self._life.is_ending))
 
     def _beside(self, work: Coroutine[Any, Any, Value]) -> asyncio.Task[Value]:
         task = asyncio.get_running_loop().create_task(work)

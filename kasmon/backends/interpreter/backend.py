@@ -71,7 +71,7 @@ class InterpreterBackend:
         def keep_policy(changed: Policy) -> None:
             write_private(here.sandbox(launch.session), msgspec.json.encode(changed))
 
-        return InterpreterAgent(launch, box, keeping, terms, loop, known, keep_policy, self._quiet_s)
+        return InterpreterAgent(here, launch, box, keeping, terms, loop, known, keep_policy, self._quiet_s)
 
 
 def policy_of(here: Places, session: SessionId) -> Policy:

@@ -31,6 +31,8 @@ class Past(NamedTuple):
     """By the run's id, oldest first."""
     ended: dict[str, ToolFinished | None]
     """Likewise; None where what it said is not known any more."""
+    until: float
+    """When the last of the facts was, in seconds since the epoch; 0 where there are none."""
 
     def was_replaced(self, generation: int) -> bool:
         """Whether something may have run in a sandbox that is gone, now that the one of *generation* is there."""
@@ -43,7 +45,9 @@ def past(events: Iterable[Event]) -> Past:
     housing: Housing | None = None
     begun: dict[str, Begun] = {}
     ended: dict[str, ToolFinished | None] = {}
+    until = 0.0
     for event in events:
+        until = event.at
         housing = housed(housing, event)
         match event:
             case ToolStarted(call=call, tool=tool) if tool in INTERPRETERS:
@@ -60,4 +64,4 @@ def past(events: Iterable[Event]) -> Past:
                 pass
     for call in list(ended)[:-OUTPUTS]:
         ended[call] = None
-    return Past(housing, begun, ended)
+    return Past(housing, begun, ended, until)

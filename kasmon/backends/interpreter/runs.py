@@ -15,6 +15,7 @@ from kasmon.backends.base import Learned
 from kasmon.backends.interpreter import words
 from kasmon.backends.interpreter.diary import Diary
 from kasmon.backends.interpreter.life import Life
+from kasmon.backends.interpreter.mailbox import Mailbox
 from kasmon.backends.interpreter.past import NEVER_RAN, Begun, Past
 from kasmon.backends.interpreter.shown import Output, Shown
 from kasmon.backends.interpreter.threads import Threads
@@ -41,7 +42,9 @@ Beside = Callable[[Coroutine[Any, Any, Value]], asyncio.Task[Value]]
 class Runs:
     """The runs of one session."""
 
-    def __init__(self, launch: Launch, box: Box, life: Life, diary: Diary, threads: Threads, past: Past) -> None:
+    def __init__(
+        self, launch: Launch, box: Box, life: Life, diary: Diary, threads: Threads, mailbox: Mailbox, past: Past
+    ) -> None:
         self.last: Interpreter = "bash"
         """The interpreter that was used last."""
         self._launch = launch
@@ -49,6 +52,7 @@ class Runs:
         self._life = life
         self._diary = diary
         self._threads = threads
+        self._mailbox = mailbox
         self._past = past
         self._ended = dict(past.ended)
         self._known: OrderedDict[str, asyncio.Future[Ran]] = OrderedDict()
@@ -101,6 +105,7 @@ class Runs:
             note(ToolStarted(at=time.time(), call=call, tool=wish.interpreter, title=title, input=code))
             with self._under_way(call, wish.interpreter, printed) as shown:
                 ran = await self._tried(wish, call, variables, shown.take)
+            await self._mailbox.carry()
             if lost:
                 ran = words.after(lost, ran)
             note(words.finished(call, ran))
@@ -210,6 +215,7 @@ class Runs:
                 await self._credentials()
                 with self._under_way(call, begun.interpreter, None) as shown:
                     ran = await self._recalled(call, begun.generation, shown.take)
+                await self._mailbox.carry()
                 self._box.journal.note(words.finished(call, ran))
                 return ran
         finally:

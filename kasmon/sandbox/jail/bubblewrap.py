@@ -84,6 +84,7 @@ class Jail(Witness):
         program = shutil.which(self.program) or self.program
         with self._or_nothing(policy):
             looks, notices = self._scene(policy, WORKSPACE)
+            looks = self._with_place(looks, session)
             group, held = self._site(policy).make_group(looks.size)
             data_bytes = 0 if held.memory else looks.size.memory_bytes
             agent = [PYTHON, "-I", "-S", f"{INSIDE}/agent.py"]

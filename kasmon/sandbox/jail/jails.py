@@ -4,9 +4,13 @@ import contextlib
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
+import msgspec
+
 from kasmon.errors import KasmonError, SandboxError
+from kasmon.model.permission import SessionId
 from kasmon.model.sandbox import Policy, Runtime
 from kasmon.paths import Places, places
+from kasmon.sandbox.belongings import BIN, CONTEXT, Belongings, context_of
 from kasmon.sandbox.jail.arguments import PROJECT, Scene
 from kasmon.sandbox.jail.ground import Ground
 from kasmon.sandbox.jail.probing import lacking
@@ -74,6 +78,13 @@ class Jails:
             doors[gate.MOUNTED] = str(self._site(policy).open_gate(policy))
             known = gate.finding(known)
         return scene(self.ground, policy, workdir, doors=doors, variables=known, programs=programs)
+
+    def _with_place(self, looks: Scene, session: SessionId) -> Scene:
+        """*looks* with what those inside may know of their session; `kasmon ctx` works there."""
+        own = Belongings(self.ground.of(session))
+        own.make(self.ground.owner, context_of(self.places, session))
+        variables = {**looks.variables, "PATH": f"{BIN}:{looks.variables['PATH']}", "KASMON_CONTEXT": CONTEXT}
+        return msgspec.structs.replace(looks, binds=[*looks.binds, *own.binds], variables=variables)
 
     def _writable(self, policy: Policy, workdir: str) -> list[str]:
         mounts = [mount.target or mount.source for mount in policy.mounts if mount.writable]

@@ -1,10 +1,10 @@
 """What a jail says of itself while it lives: what it uses, how it is confined, whom it did not reach."""
 
-from collections.abc import Sequence
 from typing import Final
 
 from kasmon.errors import UnableError
 from kasmon.model.sandbox import SIZES, Policy, Runtime
+from kasmon.sandbox.belongings import NOTES
 from kasmon.sandbox.jail import proof
 from kasmon.sandbox.jail.arguments import USER, WORKSPACE
 from kasmon.sandbox.jail.jails import Jails
@@ -56,16 +56,15 @@ class Witness(Jails):
         """Whom it did not reach since its way out was made, oldest first; nobody where it may reach nobody."""
         return gate.denials(self._site(policy).gate) if policy.hosts else ()
 
-    def prove(self, policy: Policy, pid: int, *, workdir: str = WORKSPACE, also: Sequence[str] = ()) -> Proof:
+    def prove(self, policy: Policy, pid: int, *, workdir: str = WORKSPACE) -> Proof:
         """Whether the jail that *pid* stands in front of, or is in, is as *policy* wants; asked of the kernel, outside.
 
-        *pid* is the pane's program, a jail's first process, or anybody inside, in this machine's numbering. *also*:
-        places inside that may be written to beside what *policy* says.
+        *pid* is the pane's program, a jail's first process, or anybody inside, in this machine's numbering.
 
         Raises:
             SandboxError: if it is gone, or may not be looked at.
         """
-        wanted = Wanted(writable=[*self._writable(policy, workdir), *also], user=self.ground.owner[0])
+        wanted = Wanted(writable=[*self._writable(policy, workdir), NOTES], user=self.ground.owner[0])
         return proof.settled(pid, wanted)
 
     def prove_inside(self, policy: Policy, *, workdir: str = WORKSPACE) -> Proof:
