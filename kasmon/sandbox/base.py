@@ -1,6 +1,7 @@
 """What every tier of sandbox promises: it can be created, found again, put to sleep, woken and destroyed by its id."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Protocol, runtime_checkable
 
 import msgspec
@@ -86,6 +87,26 @@ class Gated(Protocol):
 
     def refusals(self, policy: Policy, since: float, /) -> str:
         """Whom it did not reach after *since*, and how that is allowed; empty where nobody was refused."""
+        ...
+
+
+@runtime_checkable
+class Seen(Protocol):
+    """A tier whose sandboxes can be looked into from outside while they live, asleep or not."""
+
+    def folders(self, policy: Policy, runtime: Runtime, /) -> Mapping[str, Path]:
+        """Folders that are no part of the workspace, and may hold what code left: where each is inside, and for us.
+
+        No link in there is to be followed.
+        """
+        ...
+
+    def environments(self, policy: Policy, runtime: Runtime, /) -> Iterator[tuple[str, bytes]]:
+        """Yield each process inside, in words, with what it was started with."""
+        ...
+
+    def mapped(self, policy: Policy, runtime: Runtime, /) -> Container[int]:
+        """The inodes of files that somebody inside can write to as to memory now: their times may not tell of that."""
         ...
 
 

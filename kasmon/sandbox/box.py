@@ -10,9 +10,10 @@ from typing import Final
 
 from kasmon.errors import KasmonError, SandboxError
 from kasmon.model.housing import Housing
-from kasmon.model.sandbox import Interpreter, Phase
-from kasmon.sandbox import gauge, heal
+from kasmon.model.sandbox import Interpreter, Phase, Runtime
+from kasmon.sandbox import gauge, heal, leak
 from kasmon.sandbox.base import Slept
+from kasmon.sandbox.credential import Looked
 from kasmon.sandbox.use import Use
 from kasmon.sandbox.within import Within
 
@@ -58,7 +59,10 @@ class Box(Use):
                 self.stop()
                 return self.make(lost=f"its host went away while {known.why}: {MEMORY_LOST}", why=known.why)
         was_asleep = known.phase in (Phase.PAUSING, Phase.RESUMING)
-        return self._awake(Slept(held=True), was_asleep=was_asleep, why="found again")
+        lost = self._awake(Slept(held=True), was_asleep=was_asleep, why="found again")
+        if not was_asleep:  # whoever had it may just have taken its volatile files out
+            self.refill()
+        return lost
 
     def wake(self) -> str:
         """Let the sandbox go on, healed; what was lost by that. One that runs is looked at as well.
@@ -73,7 +77,8 @@ class Box(Use):
         return self._awake(Slept(held=known.held, snapshot=known.snapshot), was_asleep=was_asleep)
 
     def sleep(self, *, to_disk: bool = False, why: str = "") -> None:
-        """Put it to sleep. Where that fails it is told as a warning, and the sandbox goes on.
+        """Put it to sleep, without the values of credentials, which it has again once it is awake. What code wrote down
+        of these itself is named. Where it fails that is told as a warning, and the sandbox goes on.
 
         Raises:
             SandboxError: if it neither sleeps nor runs after this.
@@ -88,8 +93,12 @@ class Box(Use):
             self.wake()
         runtime = self.journal.housing.runtime
         assert runtime is not None
-        if to_disk:
-            self.clean()
+        try:
+            looked = self.clean()
+        except KasmonError as error:
+            self.journal.tell(f"The sandbox was not put to sleep: {error.message}")
+            self.refill()
+            return
         held = not to_disk
         self.journal.move(Phase.PAUSING, intended=True, held=held, why=why, counters=self._counted())
         try:
@@ -98,7 +107,9 @@ class Box(Use):
             self.journal.tell(f"The sandbox was not put to sleep: {error.message}")
             self._awake(Slept(held=True), was_asleep=True)
             return
-        if not slept.held:
+        if slept.held:
+            self._tell_leaks(runtime, looked)
+        else:
             self._let_go()
         self.journal.move(Phase.PERSISTING, held=slept.held, snapshot=slept.snapshot)
         self.journal.move(Phase.PAUSED, held=slept.held, snapshot=slept.snapshot, why=why)
@@ -207,6 +218,12 @@ class Box(Use):
         """
         self._let_go()
         self.tier.destroy(self.policy, self.journal.housing.runtime)
+
+    def _tell_leaks(self, runtime: Runtime, looked: Looked) -> None:
+        """Tell what of the sandbox, which stands still, holds the value of a credential all the same."""
+        with contextlib.suppress(KasmonError, OSError):
+            if places := self._leaks.beside_them(self.tier, self.policy, runtime, looked):
+                self.journal.tell_once(f"The value of a credential stands in {leak.told(places)}; it sleeps there too.")
 
     def _awake(self, slept: Slept, *, was_asleep: bool, why: str = "") -> str:
         journal, runtime = self.journal, self.journal.housing.runtime

@@ -11,7 +11,7 @@ import os
 import stat
 import subprocess
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
 from urllib.parse import quote
@@ -89,14 +89,25 @@ class Search:
         self._clean: dict[Path, _Stamp] = {}
         self._wanted: tuple[str, ...] = ()
 
-    def files_with(self, folder: Path, looked: Looked) -> Iterator[tuple[str, str]]:
-        """Yield the files below *folder* that hold a value, as path there and variable. Links are not followed."""
+    def files_with(
+        self, folder: Path, looked: Looked, mapped: Callable[[], Container[int]] = frozenset
+    ) -> Iterator[tuple[str, str]]:
+        """Yield the files below *folder* that hold a value, as path there and variable. Links are not followed.
+
+        *mapped* tells the inodes of files that somebody writes to as to memory, which are always looked into.
+        """
         if looked.secrets != self._wanted:
             self._clean, self._wanted = {}, looked.secrets
         wanted = [(name, forms(value)) for name, value in looked.values.items() if len(value) >= SHORTEST]
         known, self._clean = self._clean, {}
-        for path in _files(folder) if wanted else ():
-            stamp = _stamp(path)
+        if not wanted:
+            return
+        began = time.time_ns()
+        unsettled = mapped()  # only now: what is mapped later changes a file's time, to one that is later too
+        for path in _files(folder):
+            stamp = _stamp(path, began)
+            if stamp is not None and stamp.inode in unsettled:
+                stamp = None
             if stamp is not None and known.get(path) == stamp:
                 self._clean[path] = stamp
                 continue
@@ -180,13 +191,13 @@ class _Stamp(NamedTuple):
     changed_ns: int
 
 
-def _stamp(path: Path) -> _Stamp | None:
-    """The stamp of *path*; None where it changed so lately that it may change again without another one."""
+def _stamp(path: Path, began: int) -> _Stamp | None:
+    """The stamp of *path*; None where it changed so shortly before *began* that it may change again without another."""
     try:
         found = path.lstat()
     except OSError:
         return None
-    if time.time_ns() - found.st_ctime_ns < SETTLED_NS:
+    if began - found.st_ctime_ns < SETTLED_NS:
         return None
     return _Stamp(found.st_ino, found.st_size, found.st_ctime_ns)
 

@@ -5,20 +5,18 @@ something kept would hold the value of a credential, it is not kept, and that is
 """
 
 import contextlib
+from collections.abc import Callable, Container
 from pathlib import Path
-from typing import Final
 
 from kasmon.errors import KasmonError, NotFoundError, SandboxError
 from kasmon.model.event import Checkpointed
 from kasmon.model.sandbox import Phase
 from kasmon.paths import write_private
-from kasmon.sandbox import credential
+from kasmon.sandbox import credential, leak
 from kasmon.sandbox.box import FILES_KEPT, MEMORY_LOST, Box
 from kasmon.sandbox.credential import Looked
+from kasmon.sandbox.leak import Leaks
 from kasmon.sandbox.within import Points, Saved, When
-
-LEAKS: Final = 5
-"""So many files are named that hold the value of a credential."""
 
 
 class Keeping:
@@ -35,7 +33,7 @@ class Keeping:
         self._points = points
         self._inherited = inherited
         self._journal = box.journal
-        self._search = credential.Search()
+        self._leaks = Leaks()
         box.spare, box.settle = self.spare, points.finish
 
     @property
@@ -139,7 +137,7 @@ class Keeping:
     def _kept(self, when: When, turn: int, what: str) -> str:
         looked = self._box.clean()
         saved = self._saved(looked)
-        point = self._points.take(self._box.workspace, turn, when, saved)
+        point = self._points.take(self._box.workspace, turn, when, saved, self._mapped())
         self._journal.note(
             Checkpointed(
                 at=self._journal.clock(),
@@ -167,12 +165,11 @@ class Keeping:
 
     def _tell_leaks(self, looked: Looked) -> None:
         """Tell of files that hold the value of a credential: what wrote it there was no part of kasmon."""
-        files = [f"{path} ({name})" for path, name in self._search.files_with(Path(self._box.workspace), looked)]
-        if files:
-            more = f" and {len(files) - LEAKS} more" if len(files) > LEAKS else ""
-            self._journal.tell(
-                f"The value of a credential stands in {', '.join(files[:LEAKS])}{more}; checkpoints keep it."
-            )
+        if files := self._leaks.in_files(self._box.workspace, looked, self._mapped()):
+            self._journal.tell(f"The value of a credential stands in {leak.told(files)}; checkpoints keep it.")
+
+    def _mapped(self) -> Callable[[], Container[int]]:
+        return leak.mapped(self._box.tier, self._box.policy, self._journal.housing.runtime)
 
 
 def _why(error: KasmonError | OSError) -> str:

@@ -13,6 +13,7 @@ from kasmon.sandbox import credential, gauge, heal
 from kasmon.sandbox.base import Gated, Sandbox
 from kasmon.sandbox.credential import Looked
 from kasmon.sandbox.journal import Journal
+from kasmon.sandbox.leak import Leaks
 from kasmon.sandbox.network.allow import allowlist
 from kasmon.sandbox.within import Output, Within
 
@@ -43,6 +44,7 @@ class Use:
         self.settle: Callable[[], None] = lambda: None
         """Brings to its end what another process began to do to the files; before anything inside sees them."""
         self._reach = reach
+        self._leaks = Leaks()
 
     @property
     def phase(self) -> Phase:

@@ -1,6 +1,6 @@
 """What whoever keeps a sandbox needs of the agent inside it, and of the place where its checkpoints lie."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from enum import StrEnum
 from typing import Literal, Protocol, TypeAlias
 
@@ -104,7 +104,11 @@ class Point(msgspec.Struct, frozen=True, kw_only=True):
 class Points(Protocol):
     """Where the checkpoints of one session lie. All calls may block and raise `SandboxError`."""
 
-    def take(self, workspace: str, turn: int, when: When, saved: Saved, /) -> Point: ...
+    def take(
+        self, workspace: str, turn: int, when: When, saved: Saved, /, mapped: Callable[[], Container[int]] = ...
+    ) -> Point:
+        """Keep it; *mapped* tells the inodes of files whose times do not tell whether they changed."""
+        ...
 
     def restore(self, checkpoint: str, workspace: str, /) -> object:
         """Put the files of *checkpoint* in the place of those in *workspace*, whole or not at all."""

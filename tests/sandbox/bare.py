@@ -7,7 +7,7 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -19,6 +19,7 @@ from kasmon.errors import SandboxError, UnableError
 from kasmon.model.sandbox import Policy, Runtime, Tier
 from kasmon.process import is_running, started_at
 from kasmon.sandbox.base import Probe, Slept
+from kasmon.sandbox.jail import sight
 from tests.waiting import until
 
 AGENT: Final = Path(next(iter(kasmon.sandbox.inside.__path__))) / "agent.py"
@@ -116,6 +117,16 @@ class Bare:
             until(lambda: not self.find(policy, runtime))
         with contextlib.suppress(FileNotFoundError):
             (ground / "s").unlink()
+
+    def folders(self, policy: Policy, runtime: Runtime, /) -> Mapping[str, Path]:
+        """Its ground, which is its TMPDIR and has its home in it; and, here, its workspace."""
+        return {"/tmp": Path(runtime.ground)}
+
+    def environments(self, policy: Policy, runtime: Runtime, /) -> Iterator[tuple[str, bytes]]:
+        return sight.environments(runtime.pid)
+
+    def mapped(self, policy: Policy, runtime: Runtime, /) -> Container[int]:
+        return sight.mapped(runtime.pid)
 
     def forget(self, policy: Policy, /) -> str:
         shutil.rmtree(self.root / policy.session, ignore_errors=True)

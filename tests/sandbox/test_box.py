@@ -6,6 +6,7 @@ import shutil
 import signal
 import socket
 import tempfile
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -16,6 +17,7 @@ from kasmon.errors import NotFoundError, RefusedError, SandboxError
 from kasmon.model.event import Checkpointed, SandboxMoved
 from kasmon.model.sandbox import Credential, Phase, Policy, Service, Volatile
 from kasmon.sandbox.box import Box
+from kasmon.sandbox.credential import SETTLED_NS
 from tests.sandbox.stage import ME, Stage
 from tests.waiting import until
 
@@ -238,6 +240,134 @@ def test_no_checkpoint_holds_a_credential_wherever_code_put_it(stage: Stage, mon
     kept = next(fact for fact in stage.facts if isinstance(fact, Checkpointed))
     assert any("plain" in name for name in kept.kept)
     assert canary not in str(kept)
+
+
+CANARY = "canary-7f3a91c2e5"
+HOLDS = {
+    "python": "import os; mine = os.environ['TOKEN']; os.environ['COPY'] = mine; plain = 1",
+    "bash": "mine=$TOKEN; export mine; plain=1",
+    "node": "globalThis.mine = process.env.TOKEN; process.env.COPY = mine; globalThis.plain = 1",
+}
+HAS = {
+    "python": "print(plain, 'mine' in globals(), [name for name in os.environ if name in ('TOKEN', 'COPY')])",
+    "bash": "echo $plain ${TOKEN-} ${mine-}",
+    "node": "console.log(plain, globalThis.mine, process.env.TOKEN, process.env.COPY)",
+}
+
+
+def held_outside(stage: Stage, box: Box) -> list[str]:
+    """Where the canary is found by whoever looks at all that the sandbox has from outside."""
+    runtime = box.journal.housing.runtime
+    assert runtime is not None
+    found = [str(path) for path in stage.root.rglob("*") if path.is_file() and CANARY.encode() in path.read_bytes()]
+    environments = stage.tier.environments(stage.policy, runtime)
+    return found + [name for name, environ in environments if CANARY.encode() in environ]
+
+
+def with_canary(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> Box:
+    monkeypatch.setenv("MINE", CANARY)
+    stage.policy = Policy(
+        session=ME,
+        volatile=(Volatile(path=str(stage.root / "token"), source="TOKEN"),),
+        credentials=(Credential(name="TOKEN", variable="MINE"),),
+    )
+    return stage.arrived()
+
+
+def test_what_sleeps_in_memory_holds_no_credential_in_files_environments_and_interpreters(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also not in what a shell that exited left for the next one; awake it has its volatile files again."""
+    box = with_canary(stage, monkeypatch)
+    for interpreter, code in HOLDS.items():
+        said(box, code, interpreter)
+    said(box, "exit 3")
+    assert [str(stage.root / "token")] == [path for path in held_outside(stage, box) if "bash.carried" not in path]
+
+    box.sleep()
+
+    assert [] == held_outside(stage, box)
+    assert "stands in" not in stage.told()
+    box.wake()
+    assert CANARY == (stage.root / "token").read_text()
+    without = {name: box.run(name, code).stdout for name, code in HAS.items()}  # type: ignore[arg-type]
+    assert {"python": "1 False []\n", "bash": "1\n", "node": "1 undefined undefined undefined\n"} == without
+
+
+def test_a_shell_that_exits_in_a_run_leaves_no_credential_to_the_next(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    box = with_canary(stage, monkeypatch)
+    said(box, "v=1; exit 3")
+
+    assert "1 none\n" == box.run("bash", "echo $v ${TOKEN-none}").stdout
+
+
+def test_what_code_left_of_a_credential_beside_its_workspace_is_named_when_it_sleeps(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    box = with_canary(stage, monkeypatch)
+    said(box, "echo $TOKEN > $TMPDIR/mine; sleep 1000 &")
+
+    box.sleep()
+
+    assert "The value of a credential stands in /tmp/mine (TOKEN), the environment of process" in stage.told()
+    assert "(sleep) (TOKEN)" in stage.told()
+    assert CANARY not in stage.told()
+
+
+def test_where_a_credential_cannot_be_taken_out_it_does_not_sleep_and_that_is_a_warning(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    box = with_canary(stage, monkeypatch)
+    said(box, "x = 42", "python")
+    monkeypatch.setattr(box.within, "forget", refuses)
+
+    box.sleep()
+
+    assert Phase.RUNNING is box.phase
+    assert "The sandbox was not put to sleep: nothing is certain" in stage.told()
+    assert CANARY == (stage.root / "token").read_text()
+    assert "42\n" == said(box, "print(x)", "python")
+
+
+def refuses(*_: object) -> None:
+    raise SandboxError("nothing is certain", "an interpreter does not hear")
+
+
+def test_a_host_that_died_before_it_slept_leaves_volatile_files_that_the_next_one_writes_anew(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    box = with_canary(stage, monkeypatch)
+    box.clean()
+    assert "" == (stage.root / "token").read_text()
+
+    stage.arrived()
+
+    assert CANARY == (stage.root / "token").read_text()
+
+
+def test_a_file_that_is_written_to_as_memory_is_looked_into_and_kept_though_its_times_stay(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A page that waits for the disk takes further writes without a word to anybody."""
+    box = with_canary(stage, monkeypatch)
+    said(
+        box, "import mmap; f = open('file', 'w+b'); f.truncate(4096); m = mmap.mmap(f.fileno(), 0); m[0] = 1", "python"
+    )
+    file = Path(box.workspace) / "file"
+    until(lambda: time.time_ns() - file.stat().st_ctime_ns > 2 * SETTLED_NS)
+    stage.keeping.keep("asked")
+    before = file.stat()
+
+    said(box, f"m[1:{len(CANARY) + 1}] = b{CANARY!r}", "python")
+    stage.keeping.keep("asked")
+
+    assert (before.st_ctime_ns, before.st_mtime_ns) == (file.stat().st_ctime_ns, file.stat().st_mtime_ns)
+    assert "stands in file (TOKEN)" in stage.told()
+    copy = stage.root / "copy"
+    stage.keeping._points.fork("c2", str(copy))
+    assert CANARY.encode() in (copy / "file").read_bytes()
 
 
 def test_a_file_in_which_code_left_a_credential_is_named(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:

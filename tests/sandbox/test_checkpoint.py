@@ -17,7 +17,7 @@ from kasmon.errors import GitError, NotFoundError, RefusedError, SandboxError
 from kasmon.sandbox.checkpoint import checkpoint as module
 from kasmon.sandbox.checkpoint import depot, scan
 from kasmon.sandbox.checkpoint.checkpoint import Checkpoints
-from kasmon.sandbox.checkpoint.manifest import RACY_NS, Entry, Manifest, unread
+from kasmon.sandbox.checkpoint.manifest import FILE, RACY_NS, Entry, Manifest, unread, unsettled
 from kasmon.sandbox.checkpoint.retention import Keep
 from kasmon.sandbox.checkpoint.scan import Bounds
 from kasmon.sandbox.within import Saved
@@ -587,3 +587,12 @@ def run_git(points: Checkpoints, *words: str) -> bytes:
         ["git", f"--git-dir={points.folder / 'git'}", *words], capture_output=True, check=True, cwd="/"
     )
     return done.stdout
+
+
+def test_what_somebody_writes_to_as_memory_is_read_whatever_its_times_are() -> None:
+    quiet = Entry(FILE, 0o644, 1, 10, 10, 7, "blob")
+    before = Manifest(10**12, {"a": quiet, "b": quiet._replace(inode=8)})
+    seen = {path: entry._replace(blob="") for path, entry in before.files.items()}
+
+    assert ([], ["b"]) == (unread(seen, before)[1], unread(seen, before, {8})[1])
+    assert ["b"] == unread(seen, Manifest(10**12, unsettled(before.files, {8})))[1]

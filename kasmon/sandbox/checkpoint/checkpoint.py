@@ -10,7 +10,7 @@ import contextlib
 import os
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from pathlib import Path
 from typing import Final
 
@@ -77,35 +77,42 @@ class Checkpoints:
             raise NotFoundError(f"no checkpoint is called {checkpoint!r}.", hint=OLDEST)
         return found
 
-    def take(self, workspace: str, turn: int, when: When, saved: Saved, /) -> Checkpoint:
+    def take(
+        self, workspace: str, turn: int, when: When, saved: Saved, /, mapped: Callable[[], Container[int]] = frozenset
+    ) -> Checkpoint:
         """Keep what is in *workspace*, and *saved* of the interpreters.
+
+        *mapped* tells the inodes of files that somebody writes to as to memory: their times do not tell of that.
 
         Raises:
             SandboxError: if there is too much in it, or it cannot be looked at.
             GitError, TimedOutError: if git did not keep it. Nothing is kept then, and what was kept before stays.
         """
-        checkpoint = self._taken(workspace, turn, when, saved)
+        checkpoint = self._taken(workspace, turn, when, saved, mapped)
         with contextlib.suppress(GitError, TimedOutError, OSError):  # what is kept is kept; room is freed another time
             self._thin(is_new=checkpoint.holder == checkpoint.id)
         return checkpoint
 
-    def _taken(self, workspace: str, turn: int, when: When, saved: Saved) -> Checkpoint:
+    def _taken(
+        self, workspace: str, turn: int, when: When, saved: Saved, mapped: Callable[[], Container[int]] = frozenset
+    ) -> Checkpoint:
         self.finish()
         private_folder(self.folder)
         records, at = self._shelf.records(), self._clock()
         before = self._newest(records)
         began = time.time_ns()
+        unsettled = mapped()  # only now: what is mapped later changes a file's time, to one that is later too
         name = holder = f"c{records.counted + 1}"
         with opened(workspace) as top:
             seen = scan(top, self._bounds)
-            known, fresh = manifests.unread(seen.files, before and before[1])
+            known, fresh = manifests.unread(seen.files, before and before[1], unsettled)
             if before and not fresh and known == before[1].files:
                 last, left = before[0], seen.left
                 commit, digest, size, holder = last.commit, last.sha256, last.size_bytes, last.holder
             else:
                 files, commit, unread = self._depot.keep(top, known, fresh, name, at, f"{when} turn {turn}")
                 left = seen.left + unread
-                whole = Manifest(began, files)
+                whole = Manifest(began, manifests.unsettled(files, unsettled))
                 if before and manifests.content(files) == manifests.content(before[1].files):
                     commit, holder = before[0].commit, before[0].holder
                 size = whole.size

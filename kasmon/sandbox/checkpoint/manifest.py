@@ -5,7 +5,7 @@ the system's own calls give it (with surrogates where it is no UTF-8), relative,
 """
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 from typing import Final, NamedTuple, TypeAlias
 
 FILE: Final = "f"
@@ -46,8 +46,13 @@ class Manifest(NamedTuple):
         return sum(entry.size for entry in self.files.values() if entry.kind == FILE)
 
 
-def unread(seen: Files, before: Manifest | None) -> tuple[dict[str, Entry], list[str]]:
-    """*seen* with the contents that are known from *before*, and the paths whose contents are to be read."""
+def unread(
+    seen: Files, before: Manifest | None, mapped: Container[int] = frozenset()
+) -> tuple[dict[str, Entry], list[str]]:
+    """*seen* with the contents that are known from *before*, and the paths whose contents are to be read.
+
+    Those of *mapped*, by their inode, always are: somebody writes to them without a change of their times.
+    """
     known, fresh = dict(seen), []
     old = before.files if before else {}
     trusted = before.at - RACY_NS if before else 0
@@ -55,11 +60,19 @@ def unread(seen: Files, before: Manifest | None) -> tuple[dict[str, Entry], list
         if entry.kind == FOLDER:
             continue
         was = old.get(path)
-        if was is not None and was._replace(blob="") == entry and entry.ctime < trusted:
+        if was is not None and entry.inode not in mapped and was._replace(blob="") == entry and entry.ctime < trusted:
             known[path] = was
         else:
             fresh.append(path)
     return known, fresh
+
+
+def unsettled(files: Files, mapped: Container[int]) -> dict[str, Entry]:
+    """*files*, of which those of *mapped* are read again the next time, whatever their times are then."""
+    return {
+        path: entry._replace(ctime=0) if entry.kind == FILE and entry.inode in mapped else entry
+        for path, entry in files.items()
+    }
 
 
 def content(files: Files) -> dict[str, tuple[str, int, str]]:

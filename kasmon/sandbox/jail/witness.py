@@ -1,12 +1,14 @@
 """What a jail says of itself while it lives: what it uses, how it is confined, whom it did not reach."""
 
+from collections.abc import Container, Iterator, Mapping
+from pathlib import Path
 from typing import Final
 
 from kasmon.errors import UnableError
 from kasmon.model.sandbox import SIZES, Policy, Runtime
 from kasmon.sandbox.belongings import NOTES
-from kasmon.sandbox.jail import proof
-from kasmon.sandbox.jail.arguments import USER, WORKSPACE
+from kasmon.sandbox.jail import proof, sight
+from kasmon.sandbox.jail.arguments import HOME, USER, WORKSPACE
 from kasmon.sandbox.jail.jails import Jails
 from kasmon.sandbox.jail.limits import limited
 from kasmon.sandbox.jail.proof import Proof, Wanted
@@ -26,6 +28,18 @@ class Witness(Jails):
         folders = (self.ground.workspace(policy), self.ground.home(policy.session))
         group = self._site(policy).group
         return usage(runtime.pid, folders, SIZES[policy.size], group if group and group.is_there else None)
+
+    def folders(self, policy: Policy, runtime: Runtime) -> Mapping[str, Path]:
+        """What is in memory, and its home: where it is inside, and for us."""
+        return {**sight.folders(runtime.pid), HOME: self.ground.home(policy.session)}
+
+    def environments(self, policy: Policy, runtime: Runtime) -> Iterator[tuple[str, bytes]]:
+        """Each process inside, in words, with what it was started with."""
+        return sight.environments(runtime.pid)
+
+    def mapped(self, policy: Policy, runtime: Runtime) -> Container[int]:
+        """The inodes of files that somebody inside can write to as to memory now."""
+        return sight.mapped(runtime.pid)
 
     def allow(self, policy: Policy) -> None:
         """Let the way out of the jail that lives lead whither *policy* says from now on.
