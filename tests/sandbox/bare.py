@@ -95,7 +95,8 @@ class Bare:
         if to_disk:
             raise UnableError("this tier keeps no memory.")
         for process in self._family(runtime):
-            process.suspend()
+            with contextlib.suppress(psutil.NoSuchProcess):
+                process.suspend()
         return Slept(held=True)
 
     def resume(self, policy: Policy, runtime: Runtime, slept: Slept, /) -> Runtime:
@@ -103,7 +104,8 @@ class Bare:
         if not self.find(policy, runtime):
             raise SandboxError("the sandbox cannot be resumed", "its process is gone")
         for process in self._family(runtime):
-            process.resume()
+            with contextlib.suppress(psutil.NoSuchProcess):
+                process.resume()
         return runtime
 
     def destroy(self, policy: Policy, runtime: Runtime | None, /) -> None:
