@@ -40,9 +40,11 @@ class Box(Use):
         self.settle()
         known = self.journal.housing
         if known.phase is Phase.EXPIRED:
+            lost = ""
             if known.is_intended:
                 self._gone(known.why or NOT_DONE)
-            return self.make(content=self.spare(""))
+                lost = f"it was ended ({known.why or NOT_DONE}): {MEMORY_LOST}; {FILES_KEPT}"
+            return self.make(lost=lost, content=self.spare(""))
         if known.phase is Phase.CREATING or known.runtime is None:
             return self._made_again(known)
         if known.is_asleep and not known.held and self.tier.keeps_memory:
@@ -246,8 +248,8 @@ class Box(Use):
         for drift in healed.drift:
             journal.tell(drift)
         heal.start(within, healed.down, self._told)
-        journal.move(Phase.RUNNING, counters={}, why=why)
-        return ""
+        journal.move(Phase.RUNNING, counters={}, why=why, lost=healed.lost)
+        return healed.lost
 
     def _gone(self, why: str) -> None:
         self.stop()

@@ -36,6 +36,8 @@ class Healed(msgspec.Struct, frozen=True, kw_only=True):
     """Why it cannot be trusted; empty where it can."""
     drift: tuple[str, ...] = ()
     """What is not as it was, each as one sentence."""
+    lost: str = ""
+    """What the look itself found to be lost, which nobody would hear of otherwise; empty where nothing was."""
     down: tuple[Service, ...] = ()
     """Services that did not answer, and are to be started again."""
 
@@ -62,10 +64,10 @@ def heal(
             drift += rewrite(within, policy.volatile, values)
         down = tuple(service for service in policy.services if not within.listens(service.port, PROBE_S))
         drift += [f"The service {service.name!r} did not answer on port {service.port}." for service in down]
-        why = "" if "bash" in state.busy else _unwell(within)  # one that is busy is not disturbed
+        why, lost = ("", "") if "bash" in state.busy else _unwell(within)  # one that is busy is not disturbed
     except KasmonError as error:
         return Healed(why=error.message.rstrip("."), drift=tuple(drift))
-    return Healed(why=why, drift=tuple(drift), down=down)
+    return Healed(why=why, drift=tuple(drift), lost=lost, down=down)
 
 
 def rewrite(within: Within, volatile: Sequence[Volatile], values: Mapping[str, str]) -> list[str]:
@@ -161,10 +163,11 @@ def _moved(state: State, counters: Mapping[str, int], was_asleep: bool) -> list[
     return moved
 
 
-def _unwell(within: Within) -> str:
-    """Why it does not run anything; empty where it does."""
+def _unwell(within: Within) -> tuple[str, str]:
+    """Why it does not run anything, empty where it does; and what its shell lost before, which is told only once."""
     ran = within.run("bash", "echo ok", timeout_s=HEALTH_S)
+    lost = "" if ran.session_preserved else "bash had ended: its variables are lost"
     if ran.exit_code != 0 or ran.stdout.strip() != "ok":
         said = (ran.stderr or ran.hint or ran.stdout).strip().splitlines()
-        return f"`echo ok` ended with {ran.exit_code}{f': {said[-1]}' if said else ''}"
-    return ""
+        return f"`echo ok` ended with {ran.exit_code}{f': {said[-1]}' if said else ''}", lost
+    return "", lost

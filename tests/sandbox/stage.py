@@ -64,7 +64,9 @@ class Stage:
     def told(self) -> str:
         """All that people were told."""
         notices = [fact.text for fact in self.facts if isinstance(fact, NoticeRaised)]
-        return "\n".join([*notices, *(fact.lost for fact in self.facts if isinstance(fact, SandboxMoved))])
+        return "\n".join(
+            [*notices, *(fact.lost for fact in self.facts if isinstance(fact, SandboxMoved) and fact.lost)]
+        )
 
     @property
     def living(self) -> int:

@@ -58,6 +58,17 @@ def test_the_five_phases_of_a_night_are_told_in_order(stage: Stage) -> None:
     assert phases == [phase for phase, _ in stage.moves()]
 
 
+def test_a_shell_that_ended_before_the_sandbox_was_looked_at_is_said_to_have_lost_what_it_held(stage: Stage) -> None:
+    """The look runs in a new one, which nobody but the look hears of."""
+    box = stage.arrived()
+    said(box, "x=42")
+    shell = box.run("bash", "echo $$").stdout
+    box.sleep()
+    os.kill(int(shell), signal.SIGKILL)
+
+    assert "bash had ended: its variables are lost" == box.wake()
+
+
 def test_what_sleeps_runs_nothing_and_goes_on_with_what_it_held(stage: Stage) -> None:
     box = stage.arrived()
     said(box, "x=42")

@@ -97,7 +97,8 @@ def test_who_comes_next_finds_the_sandbox_or_says_what_is_lost(stage: Stage, nam
     kept = heir.run("python", "print(globals().get('x'))").stdout
     if before:
         assert "42\n" == heir.run("bash", "cat file").stdout
-        assert "42\n" == kept or lost or stage.told() != told_before
+        has_ended = (name, step, after) == ("end", 2, True)  # as it was to
+        assert "42\n" == kept or lost or stage.told() != told_before or has_ended
     assert "42\n" == kept or name in ("create", "restore", "end")
 
 
