@@ -8,6 +8,7 @@ import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Final
 
 import pytest
 
@@ -62,6 +63,34 @@ def test_a_run_whose_time_is_over_is_interrupted_and_keeps_what_the_interpreter_
     assert "Session 'analysis' timed out after 0.1s. The session state is preserved. Consider: 1) " in ran.stderr
     assert "never" not in ran.stdout
     assert "41\n" == run(channel, interpreter, SHOW[interpreter]).stdout
+
+
+BEFORE_THE_NEXT: Final = """
+import sys
+frame = sys._getframe()
+while not hasattr(frame.f_locals.get("self"), "_code"):
+    frame = frame.f_back
+hooked = '''
+import os
+parts = code.parts
+def interrupted(*given):
+    code.parts = parts
+    os.kill(os.getpid(), 2)
+    return parts(*given)
+code.parts = interrupted
+'''
+exec(compile(hooked, "elsewhere", "exec"), {"code": frame.f_locals["self"]._code})
+"""
+"""Has the next turn interrupted while its code is compiled."""
+
+
+@pytest.mark.parametrize("code", [SPINS["python"], WAITS["python"]], ids=["spins", "waits"])
+def test_an_interrupt_that_comes_before_the_code_began_is_not_lost(channel: Channel, code: str) -> None:
+    run(channel, "python", HOLD["python"] + BEFORE_THE_NEXT)
+    ran = run(channel, "python", code, timeout_s=2)
+
+    assert (130, False, True) == (ran.exit_code, ran.timed_out, ran.session_preserved)
+    assert "41\n" == run(channel, "python", SHOW["python"]).stdout
 
 
 @pytest.mark.parametrize("interpreter", INTERPRETERS)

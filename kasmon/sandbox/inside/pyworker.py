@@ -51,7 +51,8 @@ class Worker:
         self._code = Code(main)
         self._loop: asyncio.AbstractEventLoop | None = None
         self._task: asyncio.Task[None] | None = None
-        self._is_running = False
+        self._is_running = self._is_wanted_out = False
+        """Running: between the beginning and the end of a turn. Wanted out: it was interrupted before its code ran."""
         self._streams = Streams()
         self._begun_with = (dict(_environ), list(sys.path))
         self._acts: dict[object, Callable[[Words], Words]] = {
@@ -110,7 +111,7 @@ class Worker:
         try:
             try:
                 _environ.update(variables)
-                self._is_running = True
+                self._is_running, self._is_wanted_out = True, False
                 code = self._all_of(str(request["code"]), request["turn"])
             finally:
                 self._is_running = False
@@ -131,6 +132,8 @@ class Worker:
         calls = [
             (types.FunctionType(part, self._main.__dict__), awaits) for part, awaits in self._code.parts(code, turn)
         ]
+        if self._is_wanted_out:
+            raise KeyboardInterrupt
         if any(awaits for _, awaits in calls):
             self._await(_in_order(calls))
         else:
@@ -145,13 +148,15 @@ class Worker:
             self._loop = asyncio.new_event_loop()
         asyncio.set_event_loop(self._loop)
         self._task = self._loop.create_task(awaited)
+        if self._is_wanted_out:
+            self._task.cancel()
         try:
             self._loop.run_until_complete(self._task)
         finally:
             self._task = None
 
     def _interrupted(self, number: int, frame: types.FrameType | None) -> None:
-        """Raise where code runs; where it awaits, cancel that; else let it be."""
+        """Raise where code runs; where it awaits, cancel that; in front of both, let it not begin; else let it be."""
         if not self._is_running:
             return
         while frame is not None:
@@ -160,6 +165,8 @@ class Worker:
             frame = frame.f_back
         if self._task and self._loop:
             self._loop.call_soon_threadsafe(self._task.cancel)
+        else:
+            self._is_wanted_out = True
 
     def _exit_code(self, end: SystemExit) -> int:
         if end.code is None or isinstance(end.code, int):
