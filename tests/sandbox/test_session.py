@@ -520,6 +520,7 @@ async def a_host_that_is_killed(lab: Lab) -> AsyncIterator[None]:
         lab.tier.destroy = lambda policy, runtime: None  # type: ignore[method-assign]
     lab.places.log(ME).write_bytes(facts)
     del lab.tier.destroy
+    await asyncio.gather(*lab.asking, return_exceptions=True)
 
 
 SLOW = "echo x >> runs; echo one; until [ -e go ]; do sleep 0.01; done; echo two"
