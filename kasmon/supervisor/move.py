@@ -14,9 +14,10 @@ import msgspec
 
 from kasmon.config import Config, Resolved, resolve
 from kasmon.errors import KasmonError, LaunchError, RefusedError, SessionBusyError, SessionEndedError, UnableError
+from kasmon.host.alive import lock_holder
 from kasmon.host.book import wanted as launch_of
 from kasmon.model.command import Launch, Mode, ReceiptState
-from kasmon.model.event import SessionEnded, SessionStarted
+from kasmon.model.event import ConfinementSeen, SessionEnded, SessionStarted
 from kasmon.model.session import Session
 from kasmon.model.state import ALIVE, SessionState
 from kasmon.paths import Places, write_private
@@ -32,6 +33,8 @@ BEGIN_S: Final = 10.0
 """So long after it was given, in seconds, a prompt may still begin a turn."""
 SETTLE_S: Final = 15.0
 """How long an agent in a terminal may take to tell its conversation, in seconds; one that stays silent is kept."""
+LEAVE_S: Final = 10.0
+"""How long the host of an agent that has ended may take to clear up behind it, in seconds."""
 HOLD_S: Final = 2.0
 """How long one that never tells it has to run to count as started, in seconds."""
 
@@ -59,26 +62,25 @@ async def move(places: Places, config: Config, session: Session, to: Mode) -> La
     before = await asyncio.to_thread(launch_of, places, session.id)
     if before.machine:
         raise UnableError(f"session {session.name!r} runs on {before.machine!r}: it has its terminal, and stays in it.")
-    if before.sandbox is not None:
-        raise UnableError(
-            f"session {session.name!r} runs in a sandbox: what it says of its conversation is not seen from outside.",
-            hint="Start it in the other mode from the beginning: `kasmon new --mode`.",
-        )
-    resolved = resolve(config, before.agent, to)
+    resolved = resolve(config, before.agent, to, sandbox=before.sandbox or "")
     if resolved.mode is not to:
         raise UnableError(f"cannot move {session.name!r} to {to.value!r}: {resolved.fallback}.")
-    conversation = await asyncio.to_thread(_conversation, session, Path(before.argv[0]).name if before.argv else "")
+    program, home = Path(before.argv[0]).name if before.argv else "", home_of(places, before)
+    conversation = await asyncio.to_thread(_conversation, session, program, home)
     after = _moved(session, before, resolved, conversation)
-    back = _moved(session, before, resolve(config, before.agent, session.mode), conversation)
+    was = resolve(config, before.agent, session.mode, sandbox=before.sandbox or "")
+    back = _moved(session, before, was, conversation)
     if session.state in ALIVE:
         with contextlib.suppress(SessionEndedError):
             await stop(places, session)
+    await _let_the_last_one_leave(places, session)
     try:
         await _go_on(places, after)
     except KasmonError as error:
         told = f"session {session.name!r} did not start in mode {to.value!r}"
         try:
             await _end(places, after)
+            await _let_the_last_one_leave(places, session)
             await _go_on(places, msgspec.structs.replace(back, generation=after.generation + 1))
         except KasmonError as other:
             raise LaunchError(
@@ -98,10 +100,19 @@ async def _go_on(places: Places, launch: Launch) -> None:
     await asyncio.to_thread(write_private, places.launch(launch.session), msgspec.json.encode(launch))
     await begin(places, launch, again=True)
     if launch.mode is Mode.TMUX:  # a structured agent was asked by its backend
-        await _settle(launch, facts)
+        await _settle(launch, facts, home_of(places, launch))
 
 
-async def _settle(launch: Launch, facts: Facts) -> None:
+async def _let_the_last_one_leave(places: Places, session: Session) -> None:
+    """Wait until the host of an agent that has ended has cleared up behind it; the one that comes waits no longer."""
+    deadline = time.monotonic() + LEAVE_S
+    while await asyncio.to_thread(lock_holder, places.host_lock(session.id)) is not None:
+        if time.monotonic() > deadline:
+            return
+        await asyncio.sleep(0.01)
+
+
+async def _settle(launch: Launch, facts: Facts, home: Path | None) -> None:
     """Return once the agent of *launch* in its terminal tells that it has its conversation.
 
     Raises:
@@ -112,12 +123,12 @@ async def _settle(launch: Launch, facts: Facts) -> None:
     pid: int | None = None
     while time.monotonic() < deadline:
         for event in await asyncio.to_thread(facts.more):
-            if isinstance(event, SessionStarted):
+            if isinstance(event, SessionStarted | ConfinementSeen):
                 pid = event.pid
             elif isinstance(event, SessionEnded):
                 how = event.signal or f"exit code {event.exit_code}"
                 raise LaunchError(f"{program!r} ended at once ({event.why or how}).", hint="Its last screen says why.")
-        told = await asyncio.to_thread(conversation_of, program, pid) if pid else None
+        told = await asyncio.to_thread(conversation_of, program, pid, home) if pid else None
         if told is not None and told.id != launch.resume:
             raise LaunchError(f"{program!r} opened the conversation {told.id!r} and not {launch.resume!r}.")
         if told is not None:
@@ -133,7 +144,16 @@ async def _end(places: Places, launch: Launch) -> None:
             await stop(places, now)
 
 
-def _conversation(session: Session, program: str) -> str:
+def home_of(places: Places, launch: Launch) -> Path | None:
+    """The folder that is the home of the agent of *launch* in its sandbox; None where it has none."""
+    if launch.sandbox is None:
+        return None
+    from kasmon.sandbox import inmate  # only where there is a sandbox
+
+    return inmate.home_of(places, launch.session)
+
+
+def _conversation(session: Session, program: str, home: Path | None) -> str:
     """The conversation to go on with, of an agent that is in no turn.
 
     Raises:
@@ -142,7 +162,7 @@ def _conversation(session: Session, program: str) -> str:
     is_busy: bool | None = _is_in_turn(session)
     known = session.resume_id
     if session.mode is Mode.TMUX and session.state in ALIVE:
-        told = conversation_of(program, session.pid) if session.pid else None
+        told = conversation_of(program, session.pid, home) if session.pid else None
         if told is not None:
             known = told.id
         if told is not None and told.is_busy is not None:

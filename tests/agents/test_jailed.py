@@ -185,3 +185,42 @@ def test_the_card_of_a_structured_agent_in_a_jail_is_answered_by_a_key(jailed: S
     assert (files_of(stack, session) / "made.txt").exists()
     assert 1 == len(stack.facts(session, RequestAnswered))
     assert 0 == stack("stop", "worker").code
+
+
+def _proven(stack: Stack, session: SessionId, count: int) -> None:
+    """Wait until its jail was looked at *count* times, and found to be one the last time."""
+    until(lambda: len(stack.facts(session, ConfinementSeen)) >= count, LIMIT_S, "a look at its jail")
+    assert stack.facts(session, ConfinementSeen)[-1].ok
+
+
+@pytest.mark.timeout(200)
+@pytest.mark.parametrize("name", ["claude", "codex"])
+def test_a_conversation_moves_within_its_jail_to_a_terminal_and_back_also_from_its_sleep(jailed: Stack) -> None:
+    stack = jailed
+    first, second, third = "go %% say one", "go %% say two", "go %% say three"
+    session = stack.new("worker", "", "--yes")
+    stack.turn(session, first)
+    _proven(stack, session, 1)
+    before, policy = stack.session(session), stack.places.sandbox(session).read_bytes()
+    moved = stack("move", "worker", "--to", "tmux")
+    assert 0 == moved.code, moved.err
+    _proven(stack, session, 2)
+    stack.shows(session, "say one")
+
+    stack.until_state(session, SessionState.IDLE)
+    paused = stack("sandbox", "pause", "worker")
+    assert 0 == paused.code, paused.err
+    assert SessionState.STANDBY is stack.session(session).state
+    stack.turn_in_terminal(session, second)  # a prompt is typed; it wakes it first
+    assert [first, second] == [said for said in stack.heard(second) if "%%" in said]
+
+    stack.until_state(session, SessionState.IDLE)
+    assert 0 == stack("sandbox", "pause", "worker").code
+    moved = stack("move", "worker", "--to", "sdk")
+    assert 0 == moved.code, moved.err
+    _proven(stack, session, 3)
+    now = stack.until_state(session, SessionState.IDLE)
+    assert (before.resume_id, 3, before.workdir) == (now.resume_id, now.generation, now.workdir)
+    assert policy == stack.places.sandbox(session).read_bytes()
+    stack.turn(session, third)
+    assert [first, second, third] == [said for said in stack.heard(third) if "%%" in said]
