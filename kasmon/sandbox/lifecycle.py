@@ -15,6 +15,7 @@ from typing import Literal
 
 import msgspec
 
+from kasmon.config.schema import Lifetime
 from kasmon.model.housing import Housing
 from kasmon.model.sandbox import Phase
 
@@ -46,6 +47,17 @@ class Due(msgspec.Struct, frozen=True):
     step: Step
     at: float
     why: str
+
+
+def terms_of(lifetime: Lifetime) -> Terms:
+    """How long a sandbox is kept, as the config says it."""
+    return Terms(
+        standby_after_s=lifetime.standby_after_seconds,
+        idle_timeout_s=lifetime.idle_timeout_seconds,
+        max_lifetime_s=lifetime.max_lifetime_seconds,
+        on_timeout=lifetime.on_timeout,
+        auto_resume=lifetime.auto_resume,
+    )
 
 
 def due(housing: Housing, terms: Terms, *, keeps_memory: bool, in_turn: bool) -> Due | None:

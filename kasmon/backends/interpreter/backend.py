@@ -9,7 +9,7 @@ from kasmon.backends.base import Abilities, Agent
 from kasmon.backends.interpreter.agent import InterpreterAgent
 from kasmon.backends.interpreter.past import Past, past
 from kasmon.backends.interpreter.turn import QUIET_S
-from kasmon.config import Lifetime, in_force
+from kasmon.config import in_force
 from kasmon.errors import LaunchError, LogMissingError
 from kasmon.model.command import Launch
 from kasmon.model.event import Event
@@ -21,7 +21,7 @@ from kasmon.sandbox.base import Sandbox
 from kasmon.sandbox.box import Box
 from kasmon.sandbox.journal import Journal
 from kasmon.sandbox.keeping import Keeping
-from kasmon.sandbox.lifecycle import Terms
+from kasmon.sandbox.lifecycle import terms_of
 from kasmon.sandbox.within import Points, Within
 from kasmon.store.log import EventLog
 
@@ -87,17 +87,6 @@ def policy_of(here: Places, session: SessionId) -> Policy:
         raise LaunchError(f"cannot read {str(path)!r}: {error.strerror}.") from error
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise LaunchError(f"{str(path)!r} does not say what the sandbox is: {error}.") from error
-
-
-def terms_of(lifetime: Lifetime) -> Terms:
-    """How long a sandbox is kept, as the config says it."""
-    return Terms(
-        standby_after_s=lifetime.standby_after_seconds,
-        idle_timeout_s=lifetime.idle_timeout_seconds,
-        max_lifetime_s=lifetime.max_lifetime_seconds,
-        on_timeout=lifetime.on_timeout,
-        auto_resume=lifetime.auto_resume,
-    )
 
 
 def _past(here: Places, session: SessionId) -> Past:

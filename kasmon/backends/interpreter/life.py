@@ -18,17 +18,11 @@ from kasmon.model.sandbox import Phase
 from kasmon.sandbox.box import Box
 from kasmon.sandbox.keeping import Keeping
 from kasmon.sandbox.lifecycle import Due, Step, Terms, due
+from kasmon.sandbox.steady import Steady
 
 Value = TypeVar("Value")
 LONGEST_LOOK_S: Final = 60.0
 """The clock is looked at this often at least."""
-
-
-def steady() -> float:
-    """A clock that nobody sets, which goes on while the machine sleeps, in seconds."""
-    if hasattr(time, "CLOCK_BOOTTIME"):
-        return time.clock_gettime(time.CLOCK_BOOTTIME)
-    return time.monotonic()
 
 
 class Life:
@@ -52,8 +46,7 @@ class Life:
         self._what = ""
         self._began = False
         self._changed = asyncio.Event()
-        self._since: dict[str, tuple[float, float]] = {}
-        """What happened when: by the facts, and by the clock that nobody sets."""
+        self._clock = Steady()
 
     async def live(self, arrived: Callable[[], Awaitable[None]]) -> None:
         """Find or make the sandbox, then do what is due until it ends. *arrived* is awaited before anything is run."""
@@ -195,19 +188,14 @@ class Life:
     def _due(self) -> Due | None:
         """What is due when, however the clock on the wall was set meanwhile."""
         housing, now = self._box.journal.housing, time.time()
-        used_at, born_at = self._at("used", housing.used_at, now), self._at("born", housing.born_at, now)
+        used_at = self._clock.at("used", housing.used_at, now)
+        born_at = self._clock.at("born", housing.born_at, now)
         return due(
             msgspec.structs.replace(housing, used_at=used_at, born_at=born_at),
             self._terms,
             keeps_memory=self._box.tier.keeps_memory,
             in_turn=self.turns.is_running,
         )
-
-    def _at(self, what: str, noted_at: float, now: float) -> float:
-        """When what was noted at *noted_at* happened, by the clock of *now*."""
-        if what not in self._since or self._since[what][0] != noted_at:
-            self._since[what] = (noted_at, steady() - max(now - noted_at, 0.0))
-        return now - (steady() - self._since[what][1])
 
     async def _take(self) -> None:
         """Do what is due, unless somebody used the sandbox meanwhile."""
