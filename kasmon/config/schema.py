@@ -44,7 +44,9 @@ class Sandboxing(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Lifetime(msgspec.Struct, frozen=True, kw_only=True):
-    """How long a sandbox is kept that nobody uses. A running turn is never idle. Read when its host starts."""
+    """How long a sandbox is kept that nobody uses, be it one of interpreters or an agent's. A running turn is never
+    idle, nor is an agent that waits for an answer or of which nobody can tell. Read when its host starts,
+    or its agent."""
 
     standby_after_seconds: Annotated[float, msgspec.Meta(ge=0, le=31_536_000)] = 900.0
     """It sleeps after so long: it takes no processor, and its memory is held. 0 never."""
@@ -55,7 +57,8 @@ class Lifetime(msgspec.Struct, frozen=True, kw_only=True):
     on_timeout: Literal["pause", "end"] = "pause"
     """pause writes its memory to disk and ends its processes, where its tier can; else it ends, as with end."""
     auto_resume: bool = True
-    """Whether a prompt or a run wakes it; otherwise only `kasmon sandbox resume` does."""
+    """Whether use wakes it: a prompt, a run, sitting down at its pane, a key typed there; otherwise only `kasmon
+    sandbox resume` does."""
 
 
 class Profile(msgspec.Struct, frozen=True, kw_only=True):

@@ -23,7 +23,7 @@ from kasmon.host.secret import secrets_in
 from kasmon.host.typed import TypedPrompts
 from kasmon.host.vigil import Vigil
 from kasmon.host.wire import Say
-from kasmon.model.command import Answer, Launch, Prompt, Receipt, Requeue, Wish
+from kasmon.model.command import Answer, Launch, Prompt, Receipt, Requeue, Stop, Wish
 from kasmon.model.event import Event, LineFound, LineLost, SessionEnded, SessionStarted, SignalSeen
 from kasmon.model.permission import SessionId
 from kasmon.model.session import Session
@@ -160,12 +160,12 @@ class Life:
         )
         if is_same and facts.pid != now.pid and now.pid is not None:
             agent.settled_in(now.pid)
-        if life.inmate is not None and not facts.is_dead:
-            life.inmate.begin(facts.pid, is_new=not is_same)
         if not is_same:
             agent.say(agent.started(now.generation + 1))
             await life._begun.wait()
             await pen.written(WRITTEN_S)
+        if life.inmate is not None and not facts.is_dead:
+            life.inmate.begin(facts.pid, is_new=not is_same)
         if facts.is_dead:
             agent.found(facts)
         elif is_same and any(signal.source == "launch" for signal in now.signals):
@@ -184,7 +184,7 @@ class Life:
         if self.agent.has_ended:
             raise SessionEndedError(self._launch.session)
         if self.inmate is not None:
-            await self.inmate.used(wish)
+            await self.inmate.keeper.used(wish)
         try:
             if isinstance(wish, Prompt):
                 return await self.prompts.take(wish)
@@ -276,7 +276,10 @@ def _inmate(places: Places, launch: Launch, pen: Pen, agent: TmuxAgent) -> "Inma
         return None
     from kasmon.host.inmate import Inmate  # only where there is a sandbox
 
-    return Inmate(places, launch, pen, agent.settled_in, agent.is_attached)
+    def end_agent(why: str) -> None:
+        agent.end(why, Stop().grace_s)
+
+    return Inmate(places, launch, pen, end_agent, agent.settled_in, agent.is_attached)
 
 
 def _pane_pid(session: Session) -> int | None:

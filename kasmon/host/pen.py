@@ -2,6 +2,7 @@
 
 import asyncio
 import time
+from collections.abc import Callable
 
 from kasmon.host.book import UNWRITTEN, Book
 from kasmon.model.event import Event, NoticeRaised
@@ -16,6 +17,8 @@ class Pen:
 
     def __init__(self, book: Book) -> None:
         self.book = book
+        self.on_noted: Callable[[], None] = lambda: None
+        """Called after each fact that was noted."""
         self._wake = asyncio.Event()
         self._waiting: list[tuple[int, asyncio.Future[None]]] = []
         self._task = asyncio.create_task(self._run())
@@ -33,6 +36,7 @@ class Pen:
         """
         self.book.note(event, durable=durable)
         self._wake.set()
+        self.on_noted()
 
     async def lose_its_place(self) -> None:
         """Write nothing any more, and wait for nothing to be written: the session's folder was removed."""

@@ -219,10 +219,11 @@ class Host:
         receipt = None
         if (inmate := self._agent.inmate) is not None and isinstance(frame.wish, Sleep | Wake):
             self._must_run()
-            await (inmate.sleep("asked for") if isinstance(frame.wish, Sleep) else inmate.used())
+            keeper = inmate.keeper
+            await (keeper.sleep("asked for") if isinstance(frame.wish, Sleep) else keeper.used(frame.wish))
             return Done(n=frame.n)
         if inmate is not None:
-            await inmate.used(frame.wish)
+            await inmate.keeper.used(frame.wish)
         match frame.wish:
             case Prompt() as prompt:
                 self._must_run()

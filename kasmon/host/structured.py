@@ -5,7 +5,7 @@ import contextlib
 import logging
 import os
 import time
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from typing import TYPE_CHECKING, Final
 
 import msgspec
@@ -50,7 +50,7 @@ class Structured:
         self.asks = Asks(pen, self.policy)
         self.live = Live(launch.session, pen.book.hiding)
         self.prompts = Prompts(pen, self.tell, steers=backend.abilities.steers)
-        self.inmate = _inmate(pen, launch)
+        self.inmate = _inmate(pen, launch, lambda why: self.end(why, Stop().grace_s))
         self._pen = pen
         self._launch = launch
         self._backend = backend
@@ -309,10 +309,10 @@ class Structured:
         )
 
 
-def _inmate(pen: Pen, launch: Launch) -> "Inmate | None":
+def _inmate(pen: Pen, launch: Launch, end_agent: Callable[[str], None]) -> "Inmate | None":
     """The host's part in the sandbox of an agent inside; None where it is not in one."""
     if launch.sandbox is None or launch.mode is not Mode.SDK:
         return None
     from kasmon.host.inmate import Inmate  # only where there is a sandbox
 
-    return Inmate(pen.book.places, launch, pen)
+    return Inmate(pen.book.places, launch, pen, end_agent)

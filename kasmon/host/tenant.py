@@ -147,12 +147,13 @@ class Tenant:
 
         Raises:
             UnableError: if it has none, or *wish* is another one.
-            KasmonError: as `Inmate.sleep` and `Inmate.used`.
+            KasmonError: as `Keeper.sleep` and `Keeper.used`.
         """
         inmate = None if self._life is None else self._life.inmate
         if inmate is None or not isinstance(wish, Sleep | Wake):
             raise UnableError(f"session {self.session!r} is no sandbox of interpreters.")
-        await (inmate.sleep("asked for") if isinstance(wish, Sleep) else inmate.used())
+        keeper = inmate.keeper
+        await (keeper.sleep("asked for") if isinstance(wish, Sleep) else keeper.used(wish))
 
     async def say(self, frame: Say) -> None:
         """Note how its agent says that it stands; see `Life.say`."""
@@ -220,7 +221,7 @@ class Tenant:
             UnavailableError: if it has none.
         """
         if look.attaching and self._life is not None and self._life.inmate is not None:
-            await self._life.inmate.used()
+            await self._life.inmate.keeper.used()
         pane, line = self._pane(), self._backend.line
         everywhere = await line.panes()
         screen, text = await line.ask(ask.screen_facts(pane)), await line.ask(ask.pane_text(pane))
@@ -283,7 +284,7 @@ class Tenant:
     def show(self, connection: Connection, frame: Watch | Unwatch | Focus | Blur | Scroll) -> None:
         """Do what *connection* wants to see."""
         if isinstance(frame, Focus) and self._life is not None and self._life.inmate is not None:
-            self._life.inmate.touched()
+            self._life.inmate.keeper.touched()
         if isinstance(frame, Focus) and self._window is not None:
             self._window.resize(frame.columns, frame.rows)
         self._viewers.show(connection, frame)
@@ -294,7 +295,7 @@ class Tenant:
         if self._life is None or self._life.agent.has_ended:
             return
         if self._life.inmate is not None:
-            self._life.inmate.touched()
+            self._life.inmate.keeper.touched()
         if isinstance(frame, Keys):
             self._life.agent.typist.keys(frame.data)
         else:

@@ -306,6 +306,8 @@ class SandboxMoved(Fact, frozen=True, kw_only=True, tag="sandbox.moved"):
     """When it goes to sleep if nobody uses it, in seconds since the epoch; None: it does not."""
     expires_at: float | None = None
     """When it is paused or ends if nobody uses it, or whatever happens; the earlier of the two."""
+    used_at: float | None = None
+    """When it was last used, where no turn tells, in seconds since the epoch; None: when it was known to be before."""
     held: bool = False
     """With the phases of sleep: its processes hold their memory, or are to."""
     snapshot: str = ""

@@ -94,7 +94,7 @@ class Housing(msgspec.Struct, frozen=True, kw_only=True):
     """When the first sandbox was made since the session began, or began again after it had ended; in seconds since the
     epoch. One in the place of one that was lost does not change that."""
     used_at: float = 0.0
-    """When a turn last began or ended in it, or it was made or woken, in seconds since the epoch."""
+    """When a turn last began or ended in it, or it was made, woken or used otherwise, in seconds since the epoch."""
     standby_at: float | None = None
     """When it goes to sleep if nobody uses it."""
     expires_at: float | None = None
@@ -122,12 +122,12 @@ def housed(known: Housing | None, event: Event) -> Housing | None:
             return _moved(known or Housing(), event)
         case ConfinementSeen():
             seen = Confinement(ok=event.ok, mismatches=event.mismatches, at=event.at)
-            lives = known or Housing(tier=event.tier)
+            lives = known or Housing(tier=event.tier, born_at=event.at, used_at=event.at)
             if event.runtime is not None:  # an agent inside: it makes no other steps to get there
                 lives = msgspec.structs.replace(lives, runtime=event.runtime, phase=Phase.RUNNING, is_intended=False)
             return msgspec.structs.replace(lives, confinement=seen)
         case SessionStarted() if known is not None and event.mode is not Mode.INTERPRETER:
-            return Housing(tier=known.tier)
+            return Housing(tier=known.tier, born_at=event.at, used_at=event.at)
         case SessionEnded() if known is not None and known.runtime is not None and known.runtime.front:
             return msgspec.structs.replace(known, phase=Phase.EXPIRED, is_intended=False, runtime=None, held=False)
         case Checkpointed() if known is not None:
@@ -191,7 +191,7 @@ def _moved(known: Housing, event: SandboxMoved) -> Housing:
         snapshot=event.snapshot,
         counters={} if is_over else event.counters,
         born_at=event.at if is_first else known.born_at,
-        used_at=event.at if is_new or event.phase is Phase.RESUMING else known.used_at,
+        used_at=event.at if is_new or event.phase is Phase.RESUMING else event.used_at or known.used_at,
         standby_at=event.standby_at,
         expires_at=None if is_over else event.expires_at,
         why=event.why,

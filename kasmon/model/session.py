@@ -92,6 +92,8 @@ class Session(msgspec.Struct, frozen=True, kw_only=True):
     end_why: str = ""
     stopped: bool = False
     """It ended because a person asked for it, so its ending is no crash."""
+    timed_out: bool = False
+    """It ended because its sandbox's time was over; nor is that a crash."""
 
     asks: tuple[Request, ...] = ()
     """Open requests, oldest first."""
@@ -141,7 +143,8 @@ class Session(msgspec.Struct, frozen=True, kw_only=True):
         """Whether it ended in a way that a person may want to look at: not by exit code 0, not by our own stop."""
         badly = self.signal is not None or self.exit_code not in (0, None)
         unexplained = self.exit_code is None and bool(self.end_why)
-        return self.state is SessionState.ENDED and not self.stopped and (badly or unexplained)
+        is_wanted = self.stopped or self.timed_out
+        return self.state is SessionState.ENDED and not is_wanted and (badly or unexplained)
 
     @property
     def attention(self) -> int:

@@ -67,13 +67,17 @@ class Journal:
         lost: str = "",
         why: str = "",
         is_used: bool = False,
+        used_at: float | None = None,
     ) -> None:
-        """Note that the sandbox is to go into *phase*, or is in it. *is_used*: a turn begins or ends about now."""
+        """Note that the sandbox is to go into *phase*, or is in it.
+
+        *is_used*: a turn begins or ends about now. *used_at*: when it was last used, where no turn tells.
+        """
         at, known = self.clock(), self.housing
         is_new = generation is not None and generation > known.generation
         born_at = at if is_new and known.phase is Phase.EXPIRED else known.born_at
-        used_at = at if is_new or is_used or phase is Phase.RESUMING else known.used_at
-        used = msgspec.structs.replace(known, used_at=used_at, born_at=born_at)
+        is_used = is_new or is_used or phase is Phase.RESUMING
+        used = msgspec.structs.replace(known, used_at=at if is_used else used_at or known.used_at, born_at=born_at)
         standby_at, expires_at = deadlines(used, self._terms, keeps_memory=self._keeps_memory)
         step: Literal["intended", "confirmed"] = "intended" if intended else "confirmed"
         self.note(
@@ -90,6 +94,7 @@ class Journal:
                 held=held,
                 snapshot=snapshot,
                 counters=dict(known.counters if counters is None else counters),
+                used_at=used_at,
                 lost=lost,
                 why=why,
             )

@@ -82,6 +82,8 @@ def to_come(session: Session, now: float) -> tuple[str, ...]:
     housing = session.housing
     if housing is None or session.state not in ALIVE or session.in_turn:
         return ()
+    if session.mode is not Mode.INTERPRETER and session.state not in (SessionState.IDLE, SessionState.STANDBY):
+        return ()
     told = []
     if housing.standby_at is not None and housing.phase is Phase.RUNNING:
         told.append(f"sleeps in {age(housing.standby_at - now)}")

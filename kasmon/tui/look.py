@@ -301,6 +301,8 @@ def ending(session: Session) -> str:
     """How an agent ended, in a few words."""
     if session.stopped:
         return "stopped"
+    if session.timed_out:
+        return "its time was over"
     if session.signal is not None:
         return f"ended by {session.signal}"
     if session.exit_code is None:

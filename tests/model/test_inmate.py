@@ -77,3 +77,35 @@ def test_its_end_is_its_sandboxs_and_the_next_one_is_looked_at_anew(mode: Mode) 
     assert (None, None, 52) == (again.housing.confinement, again.housing.runtime, again.pid)
     assert SessionState.STANDBY is not again.state
     assert SessionState.ENDED is apply(ended, ASLEEP).state
+
+
+@pytest.mark.parametrize("mode", [Mode.TMUX, Mode.SDK])
+def test_what_the_clock_ends_is_no_crash_and_what_ends_by_itself_may_be_one(mode: Mode) -> None:
+    to_end = SandboxMoved(at=19.0, phase=Phase.EXPIRED, step="intended", generation=0, why="nobody used it")
+    killed = SessionEnded(at=20.0, signal="SIGHUP", why="nobody used it")
+    ended, crashed = session(mode, READS, SEEN, to_end, killed), session(mode, READS, SEEN, killed)
+
+    assert (SessionState.ENDED, True, False) == (ended.state, ended.timed_out, ended.crashed)
+    assert (False, True) == (crashed.timed_out, crashed.crashed)
+    assert not apply(ended, SessionStarted(at=30.0, generation=2, mode=mode, pid=52)).timed_out
+
+
+@pytest.mark.parametrize("step", [Phase.PAUSING, Phase.RESUMING])
+def test_what_is_only_intended_changes_no_state(step: Phase) -> None:
+    going = SandboxMoved(at=9.0, phase=step, step="intended", held=True, generation=0)
+
+    assert SessionState.IDLE is session(Mode.TMUX, SEEN, READS, going).state
+    assert SessionState.STANDBY is session(Mode.TMUX, SEEN, READS, ASLEEP, going).state
+
+
+def test_its_life_begins_with_its_sandbox_and_use_is_counted_from_what_was_noted() -> None:
+    known = session(Mode.SDK, SEEN).housing
+    used = session(Mode.SDK, SEEN, SandboxMoved(at=9.0, phase=Phase.RUNNING, generation=0, used_at=8.0)).housing
+    again = session(Mode.SDK, SEEN, SessionEnded(at=20.0), SessionStarted(at=30.0, generation=2, mode=Mode.SDK)).housing
+
+    assert known is not None
+    assert used is not None
+    assert again is not None
+    assert (3.0, 3.0) == (known.born_at, known.used_at)
+    assert (3.0, 8.0) == (used.born_at, used.used_at)
+    assert (30.0, 30.0) == (again.born_at, again.used_at)

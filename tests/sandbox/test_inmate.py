@@ -5,127 +5,42 @@ import json
 import os
 import signal
 import sys
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from kasmon.host.alive import lock_holder
-from kasmon.model.event import ConfinementSeen, NoticeRaised, SandboxMoved
+from kasmon.model.event import NoticeRaised, SandboxMoved
 from kasmon.model.permission import SessionId
 from kasmon.model.state import SessionState
 from kasmon.process import is_running, started_at
 from kasmon.sandbox.jail.bubblewrap import Jail
 from kasmon.sandbox.jail.ground import jail_user, may_use
 from kasmon.sandbox.jail.process import is_inside, tree
-from kasmon.store.log import EventLog
 from kasmon.supervisor import verb
 from kasmon.supervisor.look import look_once
-from tests.cli.forker import Forker
 from tests.cli.line import Line
-from tests.sandbox.conftest import open_to_others
-from tests.sandbox.required import closed
+from tests.sandbox.inmates import (
+    ACP,
+    LIMIT_S,
+    facts,
+    folder,
+    forked,
+    killed_host,
+    lined,
+    seen,
+    session_of,
+    shows,
+    standby_after,
+    stands_still,
+    started,
+    until_state,
+)
 from tests.waiting import until
 
 pytestmark = pytest.mark.sandboxes
-ACP = """
-import json, sys
-for line in sys.stdin:
-    asked = json.loads(line)
-    if asked.get("method") == "initialize":
-        result = {"protocolVersion": 1, "agentCapabilities": {}}
-    elif asked.get("method") == "session/new":
-        result = {"sessionId": "one"}
-    elif asked.get("method") == "session/prompt":
-        result = {"stopReason": "end_turn"}
-    else:
-        continue
-    print(json.dumps({"jsonrpc": "2.0", "id": asked["id"], "result": result}), flush=True)
-"""
-"""A program of the standard library that speaks as much of the Agent Client Protocol as a turn needs."""
-LIMIT_S = 20.0
-
-
-@pytest.fixture(scope="module")
-def forker() -> Iterator[Forker]:
-    forker = Forker()
-    yield forker
-    forker.close()
-
-
-@pytest.fixture
-def kasmon(can_jail: None, forker: Forker) -> Iterator[Line]:
-    line = Line(forker)
-    line.environment["SHELL"] = "/bin/bash"
-    yield line
-    closed(line)
-
-
-@pytest.fixture
-def workdir(shared: Path) -> Path:
-    return open_to_others(shared / "work")
-
-
-def started(kasmon: Line, workdir: Path, *more: str, agent: str = "shell") -> SessionId:
-    done = kasmon("new", "mine", "--agent", agent, "--sandbox", "jail", "--dir", str(workdir), *more)
-    assert 0 == done.code, done.err
-    return SessionId(done.out.strip())
-
-
-def session_of(kasmon: Line, session: SessionId) -> Any:
-    seen = look_once(kasmon.places).get(session)
-    assert seen is not None
-    return seen
-
-
-def until_state(kasmon: Line, session: SessionId, *states: SessionState) -> None:
-    until(lambda: session_of(kasmon, session).state in states, LIMIT_S, f"one of {states}")
-
-
-def facts(kasmon: Line, session: SessionId, kind: type) -> list[Any]:
-    return [event for event, _ in EventLog(kasmon.places.log(session)).read() if isinstance(event, kind)]
-
-
-def seen(kasmon: Line, session: SessionId, count: int = 1) -> ConfinementSeen:
-    until(lambda: len(facts(kasmon, session, ConfinementSeen)) >= count, LIMIT_S, "a look at its jail")
-    found = facts(kasmon, session, ConfinementSeen)[-1]
-    assert isinstance(found, ConfinementSeen)
-    return found
-
-
-def shows(kasmon: Line, session: SessionId, text: str) -> str:
-    def there() -> str:
-        said = kasmon("read", session).out
-        return said if text in said else ""
-
-    try:
-        return until(there, LIMIT_S)
-    except TimeoutError:
-        raise AssertionError(f"no {text!r} in:\n{kasmon('read', session).out}") from None
-
-
-def stands_still(pid: int) -> bool:
-    """Whether process *pid* is stopped, by a signal or by its control group."""
-    if "T" == Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]:
-        return True
-    own = next(line[3:] for line in Path(f"/proc/{pid}/cgroup").read_text().splitlines() if line.startswith("0::"))
-    tops = [Path("/sys/fs/cgroup"), Path("/sys/fs/cgroup/unified")]
-    events = next(path for top in tops if (path := top / own.lstrip("/") / "cgroup.events").exists())
-    return "frozen 1" in events.read_text()
-
-
-def killed_host(kasmon: Line) -> None:
-    pid = lock_holder(kasmon.places.tmux_host_lock)
-    assert pid
-    born = started_at(pid)
-    os.kill(pid, signal.SIGKILL)
-    until(lambda: not is_running(pid, born))
-
-
-def standby_after(kasmon: Line, seconds: float, more: str = "") -> None:
-    kasmon.places.config.mkdir(mode=0o700, exist_ok=True)
-    kasmon.places.config_file.write_text(f"[session]\nstandby_after_seconds = {seconds}\n{more}")
+forker = pytest.fixture(scope="module")(forked)
+kasmon, workdir = pytest.fixture(lined), pytest.fixture(folder)
 
 
 def test_a_shell_inside_sees_its_folder_and_no_more_and_says_so_by_proof(kasmon: Line, workdir: Path) -> None:
@@ -241,7 +156,8 @@ def test_it_sleeps_when_nobody_uses_it_and_a_prompt_wakes_it_first(kasmon: Line,
     until_state(kasmon, session, SessionState.STANDBY)
     agent = session_of(kasmon, session).pid
     assert stands_still(agent)
-    assert [("paused", True)] == [(move.phase.value, move.held) for move in facts(kasmon, session, SandboxMoved)]
+    steps = [(move.phase.value, move.step) for move in facts(kasmon, session, SandboxMoved) if move.held]
+    assert [("pausing", "intended"), ("paused", "confirmed")] == steps
 
     done = kasmon("send", session, "echo aw''ake")
     assert 0 == done.code, done.err

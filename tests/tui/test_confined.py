@@ -133,6 +133,15 @@ def test_nothing_is_counted_in_a_turn_asleep_for_sleep_or_after_the_end() -> Non
     assert () == to_come(interpreters("x", SessionState.ENDED), NOW)
 
 
+@pytest.mark.parametrize("state", [SessionState.WORKING, SessionState.ASKING, SessionState.UNSURE])
+def test_nothing_is_counted_for_an_agent_inside_that_does_not_rest(state: SessionState) -> None:
+    """In a terminal nobody says when a turn begins: what was counted before it holds no more."""
+    agent = session("x", SessionState.IDLE, sandbox="jail", housing=housing(standby_at=NOW + 30))
+
+    assert "sleeps in 30s" in to_come(agent, NOW)
+    assert () == to_come(msgspec.structs.replace(agent, state=state), NOW)
+
+
 def test_a_row_tells_what_is_to_come_only_when_it_is_near() -> None:
     far = interpreters("x")
     sleeps = interpreters("x", housing=housing(standby_at=NOW + 30))

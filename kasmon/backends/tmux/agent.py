@@ -219,6 +219,11 @@ class TmuxAgent(Listener):
         self.pid = pid
         self._inmate = identify(pid)
 
+    def end(self, why: str, grace_s: float) -> None:
+        """Begin to end it, for the reason *why*; it is ended after *grace_s* seconds. Nothing where it has ended."""
+        if not self.has_ended:
+            self._stop(why, grace_s)
+
     def let_go(self) -> None:
         """Hear it no more, and leave it as it is. Idempotent."""
         self._line.unlisten(self.pane, self)

@@ -6,6 +6,7 @@ from kasmon.model.command import ReceiptState
 from kasmon.model.event import LineFound, LineLost, SessionEnded, SessionStarted, SettingsChanged
 from kasmon.model.fold.receipt import ON_THE_WAY, lost
 from kasmon.model.fold.request import all_withdrawn
+from kasmon.model.fold.sandbox import is_timed_out
 from kasmon.model.session import Session, last_line
 from kasmon.model.state import SessionState
 
@@ -32,6 +33,7 @@ def started(session: Session, event: SessionStarted) -> Session:
         signal=None,
         end_why="",
         stopped=False,
+        timed_out=False,
         signals=(),
         in_turn=False,
         receipts=lost(fresh, frozenset(ON_THE_WAY) - {ReceiptState.QUEUED}, "its host was gone", event.at),
@@ -76,6 +78,7 @@ def ended(session: Session, event: SessionEnded) -> Session:
         end_why=event.why,
         last_words=event.last_words,
         stopped=event.why == "stopped",
+        timed_out=is_timed_out(session),
         receipts=lost(gone, losing, "the agent ended", event.at),
         in_turn=False,
         last_line=last_line(event.why) if event.why and event.why != "stopped" else gone.last_line,

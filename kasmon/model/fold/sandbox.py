@@ -50,6 +50,12 @@ def dozed(before: Session, noted: Session, event: SandboxMoved) -> Session:
     return msgspec.structs.replace(noted, state=SessionState.IDLE, source="protocol", since=event.at)
 
 
+def is_timed_out(session: Session) -> bool:
+    """Whether the sandbox of *session*, an agent in one, was to be ended by the clock."""
+    housing = session.housing
+    return housing is not None and housing.phase is Phase.EXPIRED and housing.is_intended
+
+
 def _moved_to(session: Session, housing: Housing | None) -> Session:
     """*session* in *housing*; an interpreter session's process is its sandbox's."""
     if housing is None:

@@ -45,7 +45,7 @@ def word(plan: Plan, task: Task, session: Session, began_at: float, now: float) 
     if is_own and session.done is not None and session.state not in (SessionState.WORKING, SessionState.ASKING):
         return Word("said", session.done)
     if session.state is SessionState.ENDED:
-        if session.exit_code == 0 and not session.stopped:
+        if session.exit_code == 0 and not session.stopped and not session.timed_out:
             return Word("exit", "it ended with exit code 0")
         return Word("", ended_words(session))
     if session.state is not SessionState.IDLE or session.queue or session.waits:
@@ -77,6 +77,8 @@ def ended_words(session: Session) -> str:
     """How *session* ended, as the reason why its task failed."""
     if session.stopped:
         return "its session was stopped"
+    if session.timed_out:
+        return f"its sandbox's time was over: {session.end_why}"
     if session.signal is not None:
         return f"its agent was ended by {session.signal}"
     if session.exit_code is not None:

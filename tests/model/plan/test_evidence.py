@@ -90,6 +90,7 @@ def test_a_prompt_that_is_lost_failed_after_a_while() -> None:
         ({"exit_code": 3}, Word("", "its agent ended with exit code 3")),
         ({"exit_code": 0, "stopped": True}, Word("", "its session was stopped")),
         ({"exit_code": 3, "stopped": True}, Word("", "its session was stopped")),
+        ({"exit_code": 0, "timed_out": True, "end_why": "x"}, Word("", "its sandbox's time was over: x")),
         ({"signal": "SIGKILL"}, Word("", "its agent was ended by SIGKILL")),
         ({"end_why": "it never answered"}, Word("", "its agent ended: it never answered")),
         ({}, Word("", "its agent ended: nobody knows why")),
