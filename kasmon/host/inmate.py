@@ -127,7 +127,7 @@ class Inmate:
             try:
                 self._heard(await asyncio.to_thread(self._listen))
                 await asyncio.to_thread(self._keep_current)
-            except OSError:
+            except (KasmonError, OSError):
                 log.warning("what those inside say cannot be heard", exc_info=True)
 
     def _tell(self, text: str, *, is_bad: bool = False) -> None:

@@ -4,6 +4,7 @@ So a host that comes after one that was killed in between knows what may have be
 """
 
 import asyncio
+import contextlib
 from typing import Final
 
 from kasmon.errors import KasmonError, RefusedError, SandboxError
@@ -57,6 +58,11 @@ class Steps:
             if not await self._pen.written(WRITTEN_S):
                 raise SandboxError("its sandbox was not put to sleep", "that cannot be written down")
             await asyncio.to_thread(inmate.freeze, self._places, self._session, runtime)
+        except OSError as error:  # nobody knows how far it came, as on a full disk
+            with contextlib.suppress(KasmonError, OSError):
+                await asyncio.to_thread(inmate.thaw, self._places, self._session, runtime)
+            self._journal.move(Phase.RUNNING)
+            raise SandboxError("its sandbox was not put to sleep", str(error)) from error
         except KasmonError:
             self._journal.move(Phase.RUNNING)
             raise
@@ -73,7 +79,7 @@ class Steps:
         self._journal.move(Phase.RESUMING, intended=True, held=True)
         await self._pen.written(WRITTEN_S)
         try:
-            await asyncio.to_thread(inmate.thaw, self._places, self._session, runtime)
+            await self._wake(runtime)
         except KasmonError:
             self._journal.move(Phase.PAUSED, held=True)
             raise
@@ -92,7 +98,13 @@ class Steps:
             self._journal.move(before.phase, intended=before.is_intended, held=before.held, why=before.why)
             raise SandboxError("its sandbox was not ended", "that cannot be written down")
         if before.phase is not Phase.RUNNING:
+            await self._wake(runtime)
+
+    async def _wake(self, runtime: Runtime) -> None:
+        try:
             await asyncio.to_thread(inmate.thaw, self._places, self._session, runtime)
+        except OSError as error:
+            raise SandboxError("its sandbox does not go on", str(error)) from error
 
     @property
     def _journal(self) -> Journal:
