@@ -17,6 +17,7 @@ from kasmon.model.event import (
     RequestAnswered,
     RequestSetAside,
     RequestWithdrawn,
+    SandboxMoved,
     SessionEnded,
     SessionForgotten,
     SessionRenamed,
@@ -30,6 +31,7 @@ from kasmon.model.fold.receipt import KEPT_RECEIPTS
 from kasmon.model.fold.request import KEPT_CLOSED
 from kasmon.model.fold.state import NEXT
 from kasmon.model.permission import AskKind, Decision, RequestId
+from kasmon.model.sandbox import Phase
 from kasmon.model.session import Session, created
 from kasmon.model.state import ALIVE, ATTENTION, SessionState
 from tests.model.facts import ME, asks, ended, facts, fold, receipt, started, turn
@@ -68,6 +70,13 @@ def test_whatever_happened_a_session_is_told_consistently(mode: Mode, history: l
     assert len({ask.id for ask in session.asks}) == len(session.asks)
     assert {ask.id for ask in session.asks} & {session.next_request()} == set()
     assert {known.id for known in session.receipts} & {session.next_receipt()} == set()
+
+
+def test_what_is_open_in_a_sandbox_is_withdrawn_when_that_is_gone() -> None:
+    gone = SandboxMoved(at=9.0, phase=Phase.EXPIRED, why="it was there for 24 h")
+    session = fold(turn("x"), asks(), gone, session=Session(id=ME, mode=Mode.INTERPRETER))
+
+    assert (S.ENDED, ()) == (session.state, session.asks)
 
 
 @settings(max_examples=200)

@@ -4,6 +4,7 @@ import msgspec
 
 from kasmon.model.command import Mode
 from kasmon.model.event import ConfinementSeen, Event, SandboxMoved, SessionStarted
+from kasmon.model.fold.request import all_withdrawn
 from kasmon.model.fold.signal import judged
 from kasmon.model.housing import Housing, state_of
 from kasmon.model.sandbox import Phase
@@ -77,5 +78,8 @@ def _outlived(before: Session, noted: Session, event: SandboxMoved) -> Session:
         return noted
     was_made = before.housing is not None and before.housing.phase is not Phase.CREATING
     return msgspec.structs.replace(
-        noted, end_why=event.why, exit_code=0 if was_made else None, stopped=event.why == "stopped"
+        all_withdrawn(noted, "its sandbox is gone", event.at),
+        end_why=event.why,
+        exit_code=0 if was_made else None,
+        stopped=event.why == "stopped",
     )
