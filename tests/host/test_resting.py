@@ -28,7 +28,7 @@ def but(session: Session = IDLE, **fields: object) -> Session:
     return msgspec.structs.replace(session, **fields)
 
 
-@pytest.mark.parametrize("state", set(SessionState) - {SessionState.IDLE, SessionState.STANDBY})
+@pytest.mark.parametrize("state", sorted(set(SessionState) - {SessionState.IDLE, SessionState.STANDBY}))
 def test_only_what_is_idle_or_asleep_rests(state: SessionState) -> None:
     """Not what nobody can tell, nor what is at its limit: a turn of it may go on."""
     assert math.inf == rests_at(but(state=state))
