@@ -2,6 +2,7 @@
 
 import asyncio
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -11,16 +12,18 @@ from typing import Any, Final
 
 import pytest
 
+from kasmon.errors import HostUnreachableError
 from kasmon.host.alive import lock_holder
 from kasmon.host.client import HostLink, link
-from kasmon.host.wire import Focus, Keys, Watch
-from kasmon.model.command import Mode
+from kasmon.host.wire import Do, Focus, Keys, Watch
+from kasmon.model.command import Mode, Prompt
 from kasmon.model.event import SandboxMoved, SessionEnded
 from kasmon.model.permission import SessionId
 from kasmon.model.state import SessionState
 from kasmon.process import is_running, started_at
 from kasmon.sandbox.jail.bubblewrap import Jail
 from kasmon.sandbox.jail.process import tree
+from kasmon.supervisor.look import look_once
 from tests.cli.line import Line
 from tests.sandbox.inmates import (
     ACP,
@@ -196,6 +199,21 @@ def test_where_use_does_not_wake_it_a_key_waits_until_it_is_woken_by_hand(kasmon
     shows(kasmon, session, "typed")
 
 
+async def hears_nothing(kasmon: Line) -> None:
+    """Give the host that is there a prompt, which wakes what it is for; it dies of that. No other host is begun."""
+    host = await HostLink.open(kasmon.places.tmux_host_socket)
+    [session] = look_once(kasmon.places).sessions
+    with pytest.raises(HostUnreachableError):
+        await host.ask(Do(n=0, session=session.id, wish=Prompt(text="true")), LIMIT_S)
+    await host.aclose()
+
+
+def listens(kasmon: Line) -> bool:
+    """Whether a tmux host takes connections now."""
+    with socket.socket(socket.AF_UNIX) as near:
+        return near.connect_ex(str(kasmon.places.tmux_host_socket)) == 0
+
+
 def host_that_dies(kasmon: Line, act: str, when: str) -> None:
     """Have a tmux host that is killed *when* it does *act*; returns once it is dead."""
     if lock_holder(kasmon.places.tmux_host_lock) is not None:
@@ -204,8 +222,8 @@ def host_that_dies(kasmon: Line, act: str, when: str) -> None:
         [sys.executable, "-P", "-c", DIES, act, when], env=kasmon.environment, cwd="/", stdin=subprocess.DEVNULL
     )
     if act == "thaw":
-        until(lambda: lock_holder(kasmon.places.tmux_host_lock) == host.pid, LIMIT_S)
-        assert 0 != kasmon("send", "mine", "true").code
+        until(lambda: lock_holder(kasmon.places.tmux_host_lock) == host.pid and listens(kasmon), LIMIT_S)
+        asyncio.run(hears_nothing(kasmon))
     assert -signal.SIGKILL == host.wait(LIMIT_S)
 
 
