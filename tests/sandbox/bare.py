@@ -112,8 +112,9 @@ class Bare:
         """Of a sandbox that nobody knows the runtime of, every agent that this object made for the session."""
         ground = self.root / policy.session
         for child in self.made:
-            if child.poll() is None and psutil.Process(child.pid).environ().get("HOME") == str(ground / "home"):
-                self._end(child.pid)
+            with contextlib.suppress(psutil.NoSuchProcess):  # it ended while it was looked at
+                if child.poll() is None and psutil.Process(child.pid).environ().get("HOME") == str(ground / "home"):
+                    self._end(child.pid)
         if runtime is not None and self.find(policy, runtime):
             self._end(runtime.pid)
             until(lambda: not self.find(policy, runtime))
