@@ -56,6 +56,8 @@ class Inside:
         colours: dict[tuple[str, str, str], set[str]] = {}
         inner, outer, (left, top) = self.cells, self.outer.cells, self.corner
         cursor = self.says("#{cursor_x} #{cursor_y} #{cursor_flag}")
+        if top + len(inner) > len(outer) or any(left + len(row) > len(outer[top]) for row in inner):
+            return ["it has another size than a moment ago"]
         for y, row in enumerate(inner):
             first = ""
             for x, cell in enumerate(row):
