@@ -92,7 +92,8 @@ def test_a_folder_that_others_can_write_to_is_mended(kasmon: Line) -> None:
     told, mended = kasmon("doctor", "--json"), kasmon("doctor", "--fix", "--json")
 
     assert (1, "fail") == (told.code, levels(told)["folder-state"])
-    assert (0, "ok", ["folder-state"]) == (mended.code, levels(mended)["folder-state"], mended.json["fixed"])
+    fixed = [name for name in mended.json["fixed"] if name != "sandbox-left"]  # root's others may have left something
+    assert (0, "ok", ["folder-state"]) == (mended.code, levels(mended)["folder-state"], fixed)
     assert 0o700 == stat.S_IMODE(kasmon.places.state.stat().st_mode)
 
 
