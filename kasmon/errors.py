@@ -20,7 +20,7 @@ KasmonError
         AgentNotFoundError  UnfitAgentError  ExtraMissingError  RemoteLaunchError
     PromptLostError             typed, and nobody can say that the agent has it          exit 1
     SandboxError                a sandbox could not be made, found, put to sleep, woken  exit 1
-        AgentLostError
+        AgentLostError  SnapshotRefusedError
     UnsafeFolderError           a folder of ours that others could write to              exit 1
 """
 
@@ -282,6 +282,16 @@ class AgentLostError(SandboxError):
         self.may_have_run = may_have_run
         told = "Whether it was done inside is not known." if may_have_run else "Nothing was done."
         super().__init__("the agent inside the sandbox does not answer", why, hint=told)
+
+
+class SnapshotRefusedError(SandboxError):
+    """A memory on disk is not gone on from: it was used, or is stale, truncated, damaged or another's."""
+
+    code = "snapshot-refused"
+
+    def __init__(self, why: str) -> None:
+        self.why = why
+        super().__init__("its memory on disk is not used", why)
 
 
 class TimedOutError(KasmonError):

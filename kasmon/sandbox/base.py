@@ -7,6 +7,7 @@ from typing import Protocol, runtime_checkable
 import msgspec
 
 from kasmon.model.sandbox import Policy, Runtime, Size, Tier
+from kasmon.model.snapshot import Snapshot
 
 
 class Probe(msgspec.Struct, frozen=True, kw_only=True):
@@ -28,7 +29,7 @@ class Slept(msgspec.Struct, frozen=True, kw_only=True):
     held: bool
     """Its processes still hold their memory; otherwise it is on disk, and nothing runs."""
     snapshot: str = ""
-    """The memory's file, where it is on disk."""
+    """Where its memory is on disk: the id of that (`model.snapshot.Snapshot.id`, or a service's)."""
 
 
 class Used(Protocol):
@@ -110,6 +111,34 @@ class Seen(Protocol):
         ...
 
 
+@runtime_checkable
+class Remembering(Protocol):
+    """A tier that knows by its own records what became of a sandbox whose keeper died before it could note that."""
+
+    def adopt(self, policy: Policy, /) -> Runtime | None:
+        """The sandbox of *policy* that lives, and runs or sleeps in memory; None where none does."""
+        ...
+
+    def kept(self, policy: Policy, /) -> Snapshot | None:
+        """The memory on disk that *policy*'s sandbox can go on from, by its record; None where there is none."""
+        ...
+
+
+@runtime_checkable
+class Forking(Protocol):
+    """A tier that can copy a sandbox with its memory."""
+
+    def fork(self, policy: Policy, slept: Slept, other: Policy, /) -> Slept:
+        """Lay down for *other*, which has nothing yet, the disk and the memory that *policy*'s sandbox sleeps in on
+        disk. Each is resumed as its own; the one that was copied sleeps on.
+
+        Raises:
+            SnapshotRefusedError: if that memory may not be gone on from.
+            SandboxError: if it could not be copied; nothing of *other* is there then.
+        """
+        ...
+
+
 class Sandbox(Protocol):
     """One way of confining. All calls may block, up to 10 s unless said otherwise, and raise `SandboxError`."""
 
@@ -137,8 +166,11 @@ class Sandbox(Protocol):
         """The command that runs *argv* inside a sandbox of its own, on the caller's stdin, stdout and terminal."""
         ...
 
-    def pause(self, policy: Policy, runtime: Runtime, /, *, to_disk: bool = False) -> Slept:
+    def pause(self, policy: Policy, runtime: Runtime, /, *, to_disk: bool = False, turn: int = 0) -> Slept:
         """Stop all in it. *to_disk* ends its processes and keeps their memory, where the tier can.
+
+        *turn*: how many the session has had, for what is written of that memory. A memory of before is kept until the
+        new one is confirmed; where that fails this raises, and the sandbox can go on.
 
         Raises:
             UnableError: for *to_disk* where `keeps_memory` is false.
@@ -146,11 +178,17 @@ class Sandbox(Protocol):
         ...
 
     def resume(self, policy: Policy, runtime: Runtime, slept: Slept, /) -> Runtime:
-        """Go on with it. It is to be healed before anybody trusts it."""
+        """Go on with it. It is to be healed before anybody trusts it.
+
+        From a memory on disk it goes on once: that is noted there before anything inside runs.
+
+        Raises:
+            SnapshotRefusedError: if that memory may not be gone on from; nothing runs then.
+        """
         ...
 
     def destroy(self, policy: Policy, runtime: Runtime | None, /) -> None:
-        """Leave no process, socket or mount of it; idempotent. Its workspace is not touched."""
+        """Leave no process, socket, mount or memory of it; idempotent. Its workspace is not touched."""
         ...
 
     def forget(self, policy: Policy, /) -> str:

@@ -12,7 +12,7 @@ from kasmon.errors import KasmonError, SandboxError
 from kasmon.model.housing import Housing
 from kasmon.model.sandbox import Interpreter, Phase, Runtime
 from kasmon.sandbox import gauge, heal, leak
-from kasmon.sandbox.base import Slept
+from kasmon.sandbox.base import Remembering, Slept
 from kasmon.sandbox.credential import Looked
 from kasmon.sandbox.use import Use
 from kasmon.sandbox.within import Within
@@ -38,7 +38,8 @@ class Box(Use):
             SandboxError: if there is none after this.
         """
         self.settle()
-        known = self.journal.housing
+        journal = self.journal
+        known = journal.housing
         if known.phase is Phase.EXPIRED:
             lost = ""
             if known.is_intended:
@@ -50,13 +51,17 @@ class Box(Use):
         if known.is_asleep and not known.held and self.tier.keeps_memory:
             return ""
         if not self.tier.find(self.policy, known.runtime):
-            return self.begin_anew("the sandbox was gone")
+            if self._is_kept(known):
+                return ""
+            if not self._adopted(known):
+                return self.begin_anew("the sandbox was gone")
+            known = journal.housing
         if known.is_asleep:
             if known.phase is not Phase.PAUSED:
-                self.journal.move(Phase.PAUSED, held=True)
+                journal.move(Phase.PAUSED, held=True)
             return ""
         if known.phase is Phase.PERSISTING:
-            self.journal.tell(f"It is not known whether this was done: {known.why}.")
+            journal.tell(f"It is not known whether this was done: {known.why}.")
             if not known.held:  # its files were put back: nothing that saw others goes on
                 self.stop()
                 return self.make(lost=f"its host went away while {known.why}: {MEMORY_LOST}", why=known.why)
@@ -104,7 +109,7 @@ class Box(Use):
         held = not to_disk
         self.journal.move(Phase.PAUSING, intended=True, held=held, why=why, counters=self._counted())
         try:
-            slept = self.tier.pause(self.policy, runtime, to_disk=to_disk)
+            slept = self.tier.pause(self.policy, runtime, to_disk=to_disk, turn=known.turn)
         except KasmonError as error:
             self.journal.tell(f"The sandbox was not put to sleep: {error.message}")
             self._awake(Slept(held=True), was_asleep=True)
@@ -166,6 +171,24 @@ class Box(Use):
         heal.start(within, self.policy.services, self._told)
         journal.move(Phase.RUNNING, why=why, lost=lost)
         return lost
+
+    def _is_kept(self, known: Housing) -> bool:
+        """Whether its memory is on disk though nobody could note that; it is noted then."""
+        if known.phase not in (Phase.PAUSING, Phase.RESUMING) or not isinstance(self.tier, Remembering):
+            return False
+        if self.tier.adopt(self.policy) is not None or (snapshot := self.tier.kept(self.policy)) is None:
+            return False
+        self.journal.move(Phase.PAUSED, snapshot=snapshot.id, why=known.why)
+        return True
+
+    def _adopted(self, known: Housing) -> bool:
+        """Whether it lives elsewhere than was noted; it is noted then."""
+        runtime = self.tier.adopt(self.policy) if isinstance(self.tier, Remembering) else None
+        if runtime is None:
+            return False
+        move = self.journal.move
+        move(known.phase, intended=known.is_intended, runtime=runtime, held=known.held, why=known.why)
+        return True
 
     def _made_again(self, known: Housing) -> str:
         """Make the sandbox that another process did not come to the end of making; what was lost by that.

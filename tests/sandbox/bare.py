@@ -90,7 +90,7 @@ class Bare:
     def wrap(self, policy: Policy, argv: Sequence[str], workdir: str, variables: Mapping[str, str], /) -> list[str]:
         return list(argv)
 
-    def pause(self, policy: Policy, runtime: Runtime, /, *, to_disk: bool = False) -> Slept:
+    def pause(self, policy: Policy, runtime: Runtime, /, *, to_disk: bool = False, turn: int = 0) -> Slept:
         self._may()
         if to_disk:
             raise UnableError("this tier keeps no memory.")

@@ -176,7 +176,7 @@ class Jail(Witness):
             )
         return Outfit(command=whole, notices=notices, workdir=real)
 
-    def pause(self, policy: Policy, runtime: Runtime, /, *, to_disk: bool = False) -> Slept:
+    def pause(self, policy: Policy, runtime: Runtime, /, *, to_disk: bool = False, turn: int = 0) -> Slept:
         """Stop all in it; it keeps its memory.
 
         Raises:

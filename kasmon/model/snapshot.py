@@ -1,0 +1,80 @@
+"""The memory of a sandbox on disk, as a value: what it is of, what wrote it, and whether it may be gone on from."""
+
+from typing import Literal
+
+import msgspec
+
+from kasmon.model.permission import SessionId
+from kasmon.model.sandbox import Tier
+
+
+class Maker(msgspec.Struct, frozen=True, kw_only=True):
+    """What wrote a memory. Only the same can read it: none of these programs refuses by itself what it misreads."""
+
+    program: str
+    """With its version: `qemu 7.2.19`, `runsc release-20221219`."""
+    machine: str = ""
+    """The machine that it played: `pc-q35-7.2`; of gVisor its platform."""
+    cpu: str = ""
+    """The processor that programs inside saw."""
+    image: str = ""
+    """SHA-256 of what the sandbox booted from, where it did."""
+
+
+class Part(msgspec.Struct, frozen=True, kw_only=True):
+    """One file of a memory."""
+
+    name: str
+    size_bytes: int
+    sha256: str
+
+
+class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
+    """One memory on disk. No credential's value is in its parts: they were taken out before it was written."""
+
+    id: str
+    session: SessionId
+    """Whose; a fork's has the fork's."""
+    tier: Tier
+    kind: Literal["memory", "golden"] = "memory"
+    """`golden`: new sandboxes are copies of it, so it is used any number of times, and belongs to no session."""
+    at: float
+    """When it was written, in seconds since the epoch."""
+    boot: str = ""
+    """Which boot of this machine that was in."""
+    turn: int = 0
+    """How many turns the session had had."""
+    disk_generation: int = 0
+    """The disk that belongs to it: it counts each time that something begins to run on it."""
+    made_by: Maker
+    parts: tuple[Part, ...] = ()
+    used_at: float | None = None
+    """When something went on from it; None: nothing did."""
+
+    @property
+    def size_bytes(self) -> int:
+        return sum(part.size_bytes for part in self.parts)
+
+
+def refusal(snapshot: Snapshot, session: SessionId, made_by: Maker, disk_generation: int) -> str:
+    """Why nothing may go on from *snapshot*, as a few words; empty where it may. Pure: its files are not looked at.
+
+    Args:
+        snapshot: what was kept.
+        session: who wants to go on from it.
+        made_by: what would read it.
+        disk_generation: of the disk as it is now.
+    """
+    if snapshot.kind == "memory" and snapshot.session != session:
+        return f"it is foreign: it belongs to the session {snapshot.session!r}"
+    for what in ("program", "machine", "cpu", "image"):
+        was, now = getattr(snapshot.made_by, what), getattr(made_by, what)
+        if was != now:
+            return f"it is foreign: it was made with another {what} ({was or 'none'}, and here it is {now or 'none'})"
+    if snapshot.kind == "golden":
+        return ""
+    if snapshot.used_at is not None:
+        return "it was used already"
+    if snapshot.disk_generation != disk_generation:
+        return f"it is stale: its disk was at {snapshot.disk_generation}, and is at {disk_generation} now"
+    return ""
