@@ -20,7 +20,7 @@ KasmonError
         AgentNotFoundError  UnfitAgentError  ExtraMissingError  RemoteLaunchError
     PromptLostError             typed, and nobody can say that the agent has it          exit 1
     SandboxError                a sandbox could not be made, found, put to sleep, woken  exit 1
-        AgentLostError  SnapshotRefusedError
+        AgentLostError  SandboxUnreachableError  SnapshotRefusedError
     UnsafeFolderError           a folder of ours that others could write to              exit 1
 """
 
@@ -282,6 +282,12 @@ class AgentLostError(SandboxError):
         self.may_have_run = may_have_run
         told = "Whether it was done inside is not known." if may_have_run else "Nothing was done."
         super().__init__("the agent inside the sandbox does not answer", why, hint=told)
+
+
+class SandboxUnreachableError(SandboxError):
+    """Where the sandbox is kept cannot be asked now. Nothing of it is lost by that: the same may be tried again."""
+
+    code = "sandbox-unreachable"
 
 
 class SnapshotRefusedError(SandboxError):

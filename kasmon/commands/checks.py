@@ -16,6 +16,7 @@ from kasmon.commands import serving
 from kasmon.commands.check import Check, Level
 from kasmon.commands.check_agents import agents, fallbacks, hooks, statuses
 from kasmon.commands.check_machines import machines
+from kasmon.commands.check_sandboxes import sandboxes
 from kasmon.commands.check_strays import strays
 from kasmon.commands.screen import no_screen
 from kasmon.config import load
@@ -31,7 +32,7 @@ SMALLEST: Final = (80, 24)
 
 
 def checks(where: Places, environment: Mapping[str, str]) -> Iterator[Check]:
-    """Look at everything, the most fundamental first. Writes nothing, starts nothing; asks machines that were used."""
+    """Look at everything, the most fundamental first. Leaves nothing behind; asks machines that were used."""
     yield python()
     yield tmux(environment)
     yield from terminal(environment)
@@ -43,6 +44,7 @@ def checks(where: Places, environment: Mapping[str, str]) -> Iterator[Check]:
     yield from statuses(where, environment)
     yield from fallbacks(where, environment)
     yield from strays(where)
+    yield from sandboxes(where)
     yield from machines(where, known_of_tmux)
     yield serving.check()
     yield from hosts(where)

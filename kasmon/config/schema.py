@@ -18,9 +18,12 @@ class Sandboxing(msgspec.Struct, frozen=True, kw_only=True):
     """How a sandbox is made. Of one that an agent runs in, each profile has its own: [agents.NAME.confined]."""
 
     tier: Tier = "jail"
-    """What confines it: `jail` is namespaces and a filter of system calls, on this machine's kernel."""
+    """What confines it: `jail` is namespaces and a filter of system calls, on this machine's kernel; `e2b` is a microVM
+    at the service of that name, for interpreters (E2B_API_KEY, and `kasmon[e2b]`)."""
     size: Literal["default", "build", "max"] = "default"
     """What it may use: default is 30 s a run, 2 processors, 512 MB, 1 GB of disk; build and max are more."""
+    template: str = ""
+    """What a sandbox of `e2b` is made from: it needs Python 3.11 and bash. Empty is the service's own choice."""
     network: tuple[str, ...] = ()
     """Whom it may reach: hosts (`example.org`, `*.example.org`, `example.org:8443`) and the presets npm, pypi, github;
     empty is nobody."""

@@ -105,6 +105,8 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True):
     session: SessionId
     tier: Tier = "jail"
     size: Literal["default", "build", "max"] = "default"
+    template: str = ""
+    """What a sandbox at a service is made from; empty is that service's own choice."""
     workspace: str = ""
     """The folder of this machine that is `/workspace` inside; empty is one of our own, removed with the session."""
     project: str = ""

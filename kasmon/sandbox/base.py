@@ -2,7 +2,7 @@
 
 from collections.abc import Container, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Protocol, runtime_checkable
+from typing import Literal, Protocol, runtime_checkable
 
 import msgspec
 
@@ -109,6 +109,14 @@ class Seen(Protocol):
     def mapped(self, policy: Policy, runtime: Runtime, /) -> Container[int]:
         """The inodes of files that somebody inside can write to as to memory now: their times may not tell of that."""
         ...
+
+
+@runtime_checkable
+class Elsewhere(Protocol):
+    """A tier whose sandboxes are not on this machine: one that sleeps is kept there, with its memory, at once."""
+
+    @property
+    def is_elsewhere(self) -> Literal[True]: ...
 
 
 @runtime_checkable

@@ -8,11 +8,11 @@ import contextlib
 import secrets
 from typing import Final
 
-from kasmon.errors import KasmonError, SandboxError
+from kasmon.errors import KasmonError, SandboxError, SandboxUnreachableError
 from kasmon.model.housing import Housing
 from kasmon.model.sandbox import Interpreter, Phase, Runtime
 from kasmon.sandbox import gauge, heal, leak
-from kasmon.sandbox.base import Remembering, Slept
+from kasmon.sandbox.base import Elsewhere, Remembering, Slept
 from kasmon.sandbox.credential import Looked
 from kasmon.sandbox.use import Use
 from kasmon.sandbox.within import Within
@@ -91,6 +91,7 @@ class Box(Use):
             SandboxError: if it neither sleeps nor runs after this.
         """
         known = self.journal.housing
+        to_disk = to_disk or isinstance(self.tier, Elsewhere)
         if known.phase is Phase.PAUSED and (known.held is not to_disk or not known.held):
             return
         if to_disk and not self.tier.keeps_memory:
@@ -257,6 +258,9 @@ class Box(Use):
             journal.move(Phase.RESUMING, intended=True, held=slept.held, snapshot=slept.snapshot)
             try:
                 runtime = self.tier.resume(self.policy, runtime, slept)
+            except SandboxUnreachableError:
+                journal.move(Phase.PAUSED, held=slept.held, snapshot=slept.snapshot)
+                raise
             except KasmonError as error:
                 return self.begin_anew(f"it could not be resumed ({error.message.rstrip('.')})")
         journal.move(Phase.HEALING, runtime=runtime, held=slept.held)

@@ -1,16 +1,20 @@
 """Which tiers of sandbox there are, and what belongs to each: none is loaded before it is wanted."""
 
 from importlib import import_module
+from pathlib import Path
 from typing import Final
 
 from kasmon.errors import UnableError
 from kasmon.model.permission import SessionId
 from kasmon.model.sandbox import Policy, Runtime, Tier
-from kasmon.paths import Places
+from kasmon.paths import Places, private_folder
 from kasmon.sandbox.base import Sandbox
 from kasmon.sandbox.within import Points, Within
 
-TIERS: Final[dict[Tier, str]] = {"jail": "kasmon.sandbox.jail.bubblewrap:Jail"}
+TIERS: Final[dict[Tier, str]] = {
+    "jail": "kasmon.sandbox.jail.bubblewrap:Jail",
+    "e2b": "kasmon.sandbox.e2b.tier:E2b",
+}
 """Tier -> where its sandbox is."""
 
 
@@ -23,8 +27,8 @@ def tier_of(policy: Policy) -> Sandbox:
     return load(policy.tier)
 
 
-def load(tier: Tier) -> Sandbox:
-    """The sandbox of *tier*.
+def load(tier: Tier, of: Places | None = None) -> Sandbox:
+    """The sandbox of *tier*, of the kasmon of those places; by default of the one that the environment names.
 
     Raises:
         UnableError: if this version has no such tier.
@@ -34,7 +38,7 @@ def load(tier: Tier) -> Sandbox:
             f"there is no sandbox {tier!r} in this version of kasmon.", hint=f"There are {', '.join(TIERS)}."
         )
     module, _, name = TIERS[tier].partition(":")
-    sandbox: Sandbox = getattr(import_module(module), name)()
+    sandbox: Sandbox = getattr(import_module(module), name)(of)
     return sandbox
 
 
@@ -44,6 +48,8 @@ def furnish(sandbox: Sandbox, policy: Policy) -> str:
     if ground is not None and not policy.workspace:
         ground.make(policy.session)
         ground.own_workspace(policy.session)
+    elif not policy.workspace:
+        private_folder(Path(sandbox.workspace(policy)))
     return sandbox.workspace(policy)
 
 

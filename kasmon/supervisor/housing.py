@@ -53,6 +53,7 @@ def policy_of(config: Sandboxing, session: SessionId, **given: object) -> Policy
         session=session,
         tier=config.tier,
         size=config.size,
+        template=config.template,
         project=str(expanded(config.project)) if config.project else "",
         project_writable=config.project_writable,
         hosts=config.network,

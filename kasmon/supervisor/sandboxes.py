@@ -151,8 +151,8 @@ async def forwarded(places: Places, session: Session, port: int, here: int = 0) 
     await keep(places, session, Wake())
     now = (await asyncio.to_thread(look_once, places)).get(session.id)
     runtime = now.housing.runtime if now is not None and now.housing is not None else None
-    if runtime is None or not runtime.pid:
-        raise SandboxError(f"no port of {session.name!r} can be reached", "its sandbox does not run here")
+    if runtime is None or not runtime.pid or now is None or now.housing is None or now.housing.tier != "jail":
+        raise SandboxError(f"no port of {session.name!r} can be reached", "its sandbox is no jail of this machine")
 
     def opened() -> Forward:
         way = Reach(runtime.pid, runtime.started, runtime.boot)

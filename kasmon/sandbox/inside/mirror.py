@@ -1,0 +1,110 @@
+"""Gives and takes the files of a folder where nobody outside sees it: what changed since the last time, and no more.
+
+    python3 -I -S mirror.py give FOLDER NOTE      says on stdout what changed in FOLDER since NOTE was written
+    python3 -I -S mirror.py take FOLDER NOTE GIFT writes what GIFT says into FOLDER
+
+What changed is JSON: `whole` (nothing was known before), `gone` (paths), `fresh` (path -> kind, mode, mtime, content in
+base64, or where a link leads), `left` (path -> why it is not given).
+"""
+
+import base64
+import json
+import os
+import stat
+import sys
+
+MOST_BYTES = 64 * 1024 * 1024
+"""A larger file, and what is beyond so much at once, is left."""
+KINDS = {stat.S_IFREG: "f", stat.S_IFDIR: "d", stat.S_IFLNK: "l"}
+
+
+def seen(top: str) -> dict[str, list[object]]:
+    """Each path in *top* with its kind, mode, size, times and inode."""
+    found: dict[str, list[object]] = {}
+    folders = [""]
+    while folders:
+        before = folders.pop()
+        with os.scandir(os.path.join(top, before)) as names:  # noqa: PTH118 - see alone.py
+            for name in names:
+                facts = name.stat(follow_symlinks=False)
+                kind, path = KINDS.get(stat.S_IFMT(facts.st_mode)), before + name.name
+                if kind is None:
+                    continue
+                times = [] if kind == "d" else [facts.st_size, facts.st_mtime_ns, facts.st_ctime_ns, facts.st_ino]
+                found[path] = [kind, stat.S_IMODE(facts.st_mode), *times]
+                if kind == "d" and os.access(name.path, os.R_OK | os.X_OK):
+                    folders.append(f"{path}/")
+    return found
+
+
+def given(top: str, before: dict[str, list[object]] | None) -> tuple[dict[str, object], dict[str, list[object]]]:
+    """What changed in *top* since *before*, and what is there now."""
+    now, known = seen(top), before or {}
+    fresh: dict[str, object] = {}
+    left: dict[str, str] = {}
+    total = 0
+    for path, facts in sorted(now.items()):
+        if known.get(path) == facts:
+            continue
+        kind, mode = facts[:2]
+        content = ""
+        try:
+            if kind == "f":
+                total += int(str(facts[2]))
+                if total > MOST_BYTES:
+                    total -= int(str(facts[2]))
+                    raise OSError(f"more than {MOST_BYTES // (1 << 20)} MiB at once")
+                with open(os.path.join(top, path), "rb") as file:  # noqa: PTH118, PTH123
+                    content = base64.b64encode(file.read()).decode("ascii")
+            elif kind == "l":
+                content = os.readlink(os.path.join(top, path))  # noqa: PTH115, PTH118
+        except OSError as error:
+            left[path] = error.strerror or str(error)
+            continue
+        fresh[path] = {"kind": kind, "mode": mode, "content": content}
+    kept = {path: facts for path, facts in now.items() if path not in left}
+    gone = sorted(set(known) - set(now))
+    return {"whole": before is None, "gone": gone, "fresh": fresh, "left": left}, kept
+
+
+def give(top: str, note: str) -> None:
+    try:
+        with open(note) as file:  # noqa: PTH123
+            before = json.load(file)
+    except (OSError, ValueError):
+        before = None
+    gift, now = given(top, before)
+    sys.stdout.write(json.dumps(gift))
+    sys.stdout.flush()
+    _note(note, now)
+
+
+def take(top: str, note: str, gift: str) -> None:
+    """Write what the file *gift* says into *top*; it is removed then."""
+    with open(gift) as file:  # noqa: PTH123
+        fresh = json.load(file)["fresh"]
+    for path, told in sorted(fresh.items()):
+        whole = os.path.join(top, path)  # noqa: PTH118
+        if told["kind"] == "d":
+            os.makedirs(whole, exist_ok=True)  # noqa: PTH103
+        elif told["kind"] == "l":
+            os.symlink(told["content"], whole)  # noqa: PTH211
+        else:
+            with open(whole, "wb") as file:  # noqa: PTH123
+                file.write(base64.b64decode(told["content"]))
+            os.chmod(whole, told["mode"])  # noqa: PTH101
+    os.unlink(gift)  # noqa: PTH108
+    _note(note, seen(top))
+
+
+def _note(note: str, now: object) -> None:
+    with open(f"{note}~", "w") as file:  # noqa: PTH123
+        json.dump(now, file)
+    os.replace(f"{note}~", note)  # noqa: PTH105
+
+
+if __name__ == "__main__":
+    if sys.argv[1] == "give":
+        give(*sys.argv[2:])
+    else:
+        take(*sys.argv[2:])

@@ -1,0 +1,78 @@
+"""What the agent inside and its interpreters promise in every tier; a tier's tests inherit it and give the tier."""
+
+import os
+from collections.abc import Iterator
+from contextlib import ExitStack
+
+import pytest
+
+from kasmon.errors import AgentLostError
+from kasmon.model.permission import SessionId
+from kasmon.model.sandbox import INTERPRETERS, Interpreter, Policy
+from kasmon.sandbox.base import Sandbox
+from kasmon.sandbox.channel import Channel
+from tests.sandbox.test_inside_ends import DIES, FORKS, HOLD, SHOW, SPINS, WAITS
+
+
+class InterpreterContract:
+    """A subclass gives a fixture `tier`."""
+
+    time_s = 0.1
+    """How long code that does not end may take here."""
+
+    @pytest.fixture
+    def cells(self, tier: Sandbox) -> Iterator[list[Channel]]:
+        """Two sandboxes of two sessions."""
+        with ExitStack() as stack:
+            found = []
+            for name in "ab":
+                policy = Policy(session=SessionId(f"inside-{name}"))
+                stack.callback(tier.forget, policy)
+                runtime = tier.create(policy)
+                stack.callback(tier.destroy, policy, runtime)
+                found.append(Channel(runtime.socket, name=policy.session))
+                stack.callback(found[-1].close)
+            yield found
+
+    def test_state_interrupts_and_deaths_are_the_same_everywhere(self, cells: list[Channel]) -> None:
+        """State, interrupts by time of what spins, waits and forks, deaths, and state that goes over into another."""
+        first, other = cells
+        assert {} == first.prewarm(INTERPRETERS)
+        for interpreter in INTERPRETERS:
+            first.run(interpreter, HOLD[interpreter], timeout_s=20)
+            for code in (SPINS, WAITS, FORKS):
+                ran = first.run(interpreter, code[interpreter], timeout_s=self.time_s)
+                assert (124, True) == (ran.exit_code, ran.session_preserved)
+            assert "41\n" == first.run(interpreter, SHOW[interpreter], timeout_s=20).stdout
+            assert "41\n" != other.run(interpreter, SHOW[interpreter], timeout_s=20).stdout
+
+        other.load_state(first.save_state().content)
+        for interpreter in INTERPRETERS:
+            assert "41\n" == other.run(interpreter, SHOW[interpreter], timeout_s=20).stdout
+            assert not first.run(interpreter, DIES[interpreter], timeout_s=20).session_preserved
+            assert first.run(interpreter, HOLD[interpreter], timeout_s=20).restarted
+
+    def test_it_runs_as_nobody_of_this_machine_in_the_workspace(self, cells: list[Channel]) -> None:
+        show: dict[Interpreter, str] = {
+            "python": "import os; print(os.getuid(), os.getcwd())",
+            "bash": "echo $(id -u) $PWD",
+            "node": "console.log(process.getuid(), process.cwd())",
+        }
+        for interpreter, code in show.items():
+            assert "1000 /workspace\n" == cells[0].run(interpreter, code, timeout_s=20).stdout
+
+    def test_code_that_kills_everything_kills_its_own_sandbox_and_nobody_is_told_otherwise(
+        self, cells: list[Channel]
+    ) -> None:
+        first, other = cells
+        with pytest.raises(AgentLostError) as lost:
+            first.run("bash", "kill -9 -1", timeout_s=20)
+
+        assert lost.value.may_have_run
+        assert "ok\n" == other.run("bash", "echo ok", timeout_s=20).stdout
+
+    def test_nothing_of_the_agent_is_left_in_what_the_code_sees(self, cells: list[Channel]) -> None:
+        ran = cells[0].run("bash", "printenv; ls -A /tmp /run /workspace; ls /proc/self/fd", timeout_s=20)
+
+        assert not [name for name in ("LISTEN_FD", "READY_FD", "CONTROL", "KASMON_RUN") if name in ran.stdout]
+        assert os.environ["XDG_RUNTIME_DIR"] not in ran.stdout

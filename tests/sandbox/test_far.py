@@ -1,0 +1,152 @@
+"""Where a sandbox sees no folder and no socket of this machine: a relay listens for it, its files come as a gift."""
+
+import base64
+import os
+import shutil
+import socket
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from kasmon.errors import SandboxError
+from kasmon.sandbox.far import gift, relay
+from kasmon.sandbox.far.gift import File, Gift
+from kasmon.sandbox.inside import mirror
+from tests.waiting import until
+
+
+@pytest.fixture
+def root() -> Iterator[Path]:
+    folder = Path(tempfile.mkdtemp(prefix="ks-", dir="/tmp"))
+    yield folder
+    shutil.rmtree(folder)
+
+
+def test_a_relay_joins_whoever_comes_and_leaves_nothing_when_it_is_ended(root: Path) -> None:
+    runtime = relay.started("tests.sandbox.echo_way", root / "s", {})
+    with socket.socket(socket.AF_UNIX) as caller:
+        caller.connect(runtime.socket)
+        caller.sendall(b"hello")
+        assert b"hello" == caller.recv(100)
+        assert 0o600 == Path(runtime.socket).stat().st_mode & 0o777
+
+        relay.ended(runtime)
+        relay.ended(runtime)
+
+        assert b"" == caller.recv(100)
+    assert not relay.is_there(runtime)
+    assert not Path(runtime.socket).exists()
+
+
+def test_a_relay_whose_socket_was_taken_away_ends(root: Path) -> None:
+    """Whoever started it died before that was noted: nobody knows of it."""
+    runtime = relay.started("tests.sandbox.echo_way", root / "s", {"look_s": 0.05})
+    Path(runtime.socket).unlink()
+
+    until(lambda: not relay.is_there(runtime))
+
+
+def test_a_relay_that_cannot_begin_is_told(root: Path) -> None:
+    with pytest.raises(SandboxError, match="did not come up"):
+        relay.started("tests.sandbox.no_such_way", root / "s", {})
+
+
+def gave(folder: Path, **fresh: Any) -> tuple[str, ...]:
+    return gift.taken(msgspec.json.encode(Gift(whole=False, fresh=fresh)), str(folder))
+
+
+def text(content: str) -> str:
+    return base64.b64encode(content.encode()).decode()
+
+
+def test_a_folder_goes_through_a_gift_and_back_and_only_changes_go_again(root: Path) -> None:
+    here, there, note = root / "here", root / "there", root / "note"
+    (here / "deep").mkdir(parents=True)
+    (here / "deep" / "file").write_bytes(bytes(range(256)))
+    (here / "link").symlink_to("deep/file")
+    (here / "run").write_text("x")
+    (here / "run").chmod(0o750)
+    there.mkdir()
+    (root / "gift").write_bytes(gift.packed(str(here)))
+
+    mirror.take(str(there), str(note), str(root / "gift"))
+
+    assert bytes(range(256)) == (there / "deep/file").read_bytes() == (there / "link").read_bytes()
+    assert 0o750 == (there / "run").stat().st_mode & 0o777
+    changed, now = mirror.given(str(there), msgspec.json.decode(note.read_bytes()))
+    assert {"whole": False, "gone": [], "fresh": {}, "left": {}} == changed
+    (there / "deep/file").unlink()
+    (there / "run").write_text("changed")
+    changed, _ = mirror.given(str(there), now)
+    assert () == gift.taken(msgspec.json.encode(changed), str(here))
+    assert {"deep", "link", "run"} == {str(path.relative_to(here)) for path in here.rglob("*")}
+    assert "changed" == (here / "run").read_text()
+
+
+def test_where_nothing_was_known_what_is_not_there_goes(root: Path) -> None:
+    here, there = root / "here", root / "there"
+    for folder in (here, there):
+        (folder / "deep").mkdir(parents=True)
+    (here / "deep/old").write_text("old")
+    changed, _ = mirror.given(str(there), None)
+
+    gift.taken(msgspec.json.encode(changed), str(here))
+
+    assert ["deep"] == [str(path.relative_to(here)) for path in here.rglob("*")]
+
+
+@pytest.mark.parametrize("path", ["../out", "/tmp/ks-out", "a/../../out", "", ".", "a//b", "a\0b"])
+def test_no_path_leads_out_of_the_folder(root: Path, path: str) -> None:
+    (root / "here").mkdir()
+
+    assert 1 == len(gave(root / "here", **{path: File("f", 0o644, text("x"))}))
+    gift.taken(msgspec.json.encode(Gift(whole=False, gone=(path,))), str(root / "here"))
+
+    assert ["here"] == [each.name for each in root.iterdir()]
+
+
+def test_nothing_is_written_or_removed_through_a_link(root: Path) -> None:
+    """A sandbox may give a link first, and then a file behind it."""
+    here, secret = root / "here", root / "secret"
+    here.mkdir()
+    secret.mkdir()
+    (secret / "kept").write_text("kept")
+    gave(here, way=File("l", 0o777, str(secret)))
+
+    missed = gave(here, **{"way/kept": File("f", 0o644, text("gone")), "way/new": File("f", 0o644, text("x"))})
+    gift.taken(msgspec.json.encode(Gift(whole=False, gone=("way/kept",))), str(here))
+
+    assert 2 == len(missed)
+    assert ["kept"] == [each.read_text() for each in secret.iterdir()]
+    gave(here, way=File("f", 0o4755, text("mine")))
+    assert ("mine", 0o755) == ((here / "way").read_text(), (here / "way").stat().st_mode & 0o7777)
+    assert "kept" == (secret / "kept").read_text()
+
+
+def test_what_is_no_gift_is_refused(root: Path) -> None:
+    for said in ("", "[]", '{"fresh": {"a": {"kind": "p", "mode": 1}}}'):
+        with pytest.raises(SandboxError, match="not known"):
+            gift.taken(said, str(root))
+    assert ("'a' was not fetched" in gave(root, a=File("f", 0o644, "no base64!"))[0]) is True
+
+
+def test_a_file_that_is_too_large_is_named_and_comes_when_it_is_not(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    here, there = root / "here", root / "there"
+    here.mkdir()
+    there.mkdir()
+    (there / "big").write_bytes(bytes(11))
+    (there / "small").write_bytes(bytes(9))
+    with monkeypatch.context() as patch:
+        patch.setattr(mirror, "MOST_BYTES", 10)
+        changed, now = mirror.given(str(there), None)
+    assert "'big' was not fetched" in gift.taken(msgspec.json.encode(changed), str(here))[0]
+    changed, _ = mirror.given(str(there), now)
+    assert () == gift.taken(msgspec.json.encode(changed), str(here))
+
+    assert {"big", "small"} == set(os.listdir(here))  # noqa: PTH208
