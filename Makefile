@@ -39,7 +39,7 @@ PYTHON_WITH = python_with() { \
 	return 1; \
 	}
 
-.PHONY: run test agents test-agents test-sandboxes check bench confusion record-screens screenshots lock tmux sshd shells jail clean
+.PHONY: run test agents test-agents test-sandboxes check bench confusion record-screens screenshots lock tmux sshd shells jail gvisor clean
 .NOTPARALLEL:
 
 run: $(READY) tmux
@@ -77,7 +77,7 @@ confusion: $(READY)
 
 # Real sandboxes, each of its own; one of a kind that this machine cannot make is skipped and says why, unless
 # KASMON_REQUIRE_SANDBOXES names that kind.
-test-sandboxes: $(READY) tmux jail
+test-sandboxes: $(READY) tmux jail gvisor
 	@$(PYTHON) -m pytest -n 3 -m sandboxes $(SANDBOX_TESTS)
 
 check: $(READY)
@@ -149,6 +149,12 @@ jail:
 		command -v "$${each%:*}" >/dev/null || get "$${each#*:}" || \
 		echo "$${each%:*} is missing: the tests of sandboxes need it ($$line)."; \
 	done
+
+# A kernel in user space, which restores a memory only as root: nobody else gets it. Where there is no package of it, the
+# tests that need it are skipped, unless KASMON_REQUIRE_SANDBOXES names it.
+gvisor:
+	@[ "$$(uname)" = Linux ] && [ "$$(id -u)" = 0 ] || exit 0; $(GET); \
+	command -v runsc >/dev/null || get runsc || echo "runsc is missing: the tests of gVisor need it ($$line)."
 
 clean:
 	rm -rf $(VENV) build dist .coverage .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache snapshot_report.html

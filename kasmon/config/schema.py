@@ -18,8 +18,9 @@ class Sandboxing(msgspec.Struct, frozen=True, kw_only=True):
     """How a sandbox is made. Of one that an agent runs in, each profile has its own: [agents.NAME.confined]."""
 
     tier: Tier = "jail"
-    """What confines it: `jail` is namespaces and a filter of system calls, on this machine's kernel; `e2b` is a microVM
-    at the service of that name, for interpreters (E2B_API_KEY, and `kasmon[e2b]`)."""
+    """What confines it: `jail` is namespaces and a filter of system calls, on this machine's kernel. For interpreters
+    also `gvisor`, a kernel in user space that keeps their memory on disk (root, runsc; no network), and `e2b`, a
+    microVM at that service (E2B_API_KEY, `kasmon[e2b]`)."""
     size: Literal["default", "build", "max"] = "default"
     """What it may use: default is 30 s a run, 2 processors, 512 MB, 1 GB of disk; build and max are more."""
     template: str = ""

@@ -63,6 +63,7 @@ class Line:
             "XDG_RUNTIME_DIR": str(self.home / "r"),
             "XDG_CONFIG_HOME": str(self.home / "c"),
             "PYTHONUTF8": "1",
+            "KASMON_RUNSC": "no-runsc",  # `doctor` would try it, which takes seconds
         }
         self.places: Places = places(self.environment)
 

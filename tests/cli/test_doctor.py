@@ -1,5 +1,6 @@
 """`kasmon doctor` names what is wrong, and what to do about it; it mends only what is harmless to mend."""
 
+import os
 import socket
 import stat
 from pathlib import Path
@@ -73,6 +74,16 @@ def test_each_check_has_all_its_fields_and_looking_changes_nothing(kasmon: Line)
         levels(done)
     )
     assert ["c", "r", "s"] == sorted(path.name for path in kasmon.home.rglob("*"))
+
+
+def test_each_kind_of_sandbox_is_tried_and_one_that_cannot_be_used_says_how_to_get_it(kasmon: Line) -> None:
+    told = {check["id"]: check for check in kasmon("doctor", "--json", E2B_API_KEY="").json["checks"]}
+
+    assert {"sandbox-jail", "sandbox-gvisor", "sandbox-e2b"} <= told.keys()
+    for tier, fix in (("gvisor", "root" if os.geteuid() else "runsc"), ("e2b", "E2B_API_KEY")):
+        assert "cannot be used here" in told[f"sandbox-{tier}"]["text"]
+        assert fix in told[f"sandbox-{tier}"]["fix"]
+    assert "tried in" in told["sandbox-jail"]["text"] or told["sandbox-jail"]["level"] == "warn"
 
 
 def test_it_says_which_agents_get_hooks_and_why_others_get_none(kasmon: Line, tmp_path: Path) -> None:

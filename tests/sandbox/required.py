@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 
 from kasmon.model.permission import SessionId
-from kasmon.model.sandbox import Policy
+from kasmon.model.sandbox import Policy, Tier
 from kasmon.paths import Places
+from kasmon.sandbox.gvisor.tier import Gvisor
 from kasmon.sandbox.jail.bubblewrap import Jail
 from kasmon.sandbox.jail.ground import Ground
 from kasmon.sandbox.jail.process import holder
@@ -20,10 +21,19 @@ from tests.cli.line import Line
 
 def need_jail() -> None:
     """Skip the test where no jail can be made; fail it where KASMON_REQUIRE_SANDBOXES (a list with commas) names it."""
-    if not (why := _why_not()):
+    _need("jail")
+
+
+def need_gvisor() -> None:
+    """Likewise where no gVisor sandbox can be made, or none can go on from its memory on disk."""
+    _need("gvisor")
+
+
+def _need(kind: Tier) -> None:
+    if not (why := _why_not(kind)):
         return
     required = {word.strip() for word in os.environ.get("KASMON_REQUIRE_SANDBOXES", "").split(",")}
-    if required & {"jail", "all"}:
+    if required & {kind, "all"}:
         pytest.fail(f"{why} (KASMON_REQUIRE_SANDBOXES asks for it)", pytrace=False)
     pytest.skip(why)
 
@@ -48,11 +58,12 @@ def nothing_is_left(where: Places, ground: Ground | None = None) -> None:
 
 
 @functools.cache
-def _why_not() -> str:
-    """Why no jail can be made here, once tried; empty where one was."""
+def _why_not(kind: Tier) -> str:
+    """Why no sandbox of this *kind* can be made here, once tried; empty where one was."""
     root = Path(tempfile.mkdtemp(prefix="ks-", dir="/tmp"))
     try:
-        probe = Jail(Places(state=root / "s", config=root / "c", given_runtime=root / "r")).probe()
+        here = Places(state=root / "s", config=root / "c", given_runtime=root / "r")
+        probe = (Jail(here) if kind == "jail" else Gvisor(here)).probe()
     finally:
         shutil.rmtree(root, ignore_errors=True)
-    return "" if probe.ok else f"no jail can be made here: {probe.why}. {probe.hint}".strip()
+    return "" if probe.ok else f"no {kind} can be made here: {probe.why}. {probe.hint}".strip()

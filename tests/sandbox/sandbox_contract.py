@@ -87,6 +87,20 @@ class SandboxContract:
 
         assert "1\n" == self.ran(runtime, "bash", "echo 1").stdout
 
+    def test_what_sleeps_on_disk_goes_on_with_all_it_held(self, tier: Sandbox, make: Callable[[str], Made]) -> None:
+        policy, runtime = make(self.names[0])
+        if not tier.keeps_memory:
+            pytest.skip("it cannot")
+        self.ran(runtime, "python", "x = 42")
+        self.ran(runtime, "bash", "y=43; cd /tmp; echo 44 > file")
+
+        slept = tier.pause(policy, runtime, to_disk=True, turn=1)
+        assert (False, True) == (slept.held, bool(slept.snapshot))
+        again = tier.resume(policy, runtime, slept)
+
+        assert "42\n" == self.ran(again, "python", "print(x)").stdout
+        assert "43 /tmp 44\n" == self.ran(again, "bash", "echo $y $PWD $(cat file)").stdout
+
     def test_what_is_destroyed_is_gone_even_if_it_slept_and_its_files_stay(
         self, tier: Sandbox, make: Callable[[str], Made]
     ) -> None:

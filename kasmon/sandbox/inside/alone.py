@@ -11,8 +11,8 @@ import sys
 
 def main(path: str, *how: str) -> None:
     if how:
-        if agent := os.fork():
-            _wait_for(agent)
+        if child := os.fork():
+            _wait_for(child)
     elif _begun():
         return
     if os.path.exists(path):  # noqa: PTH110 - as all of what runs in here: pathlib is a third of a start
@@ -26,9 +26,9 @@ def main(path: str, *how: str) -> None:
     os.execv(sys.executable, [sys.executable, "-I", "-S", agent])
 
 
-def _wait_for(agent: int) -> None:
-    """End when *agent* does, and with all that is here; what nobody waits for is waited for meanwhile."""
-    while os.wait()[0] != agent:
+def _wait_for(child: int) -> None:
+    """End when *child* does, and with all that is here; what nobody waits for is waited for meanwhile."""
+    while os.wait()[0] != child:
         pass
     os._exit(0)
 
