@@ -4,7 +4,7 @@ import contextlib
 import os
 import signal
 import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import msgspec
@@ -137,36 +137,30 @@ def test_a_memory_is_gone_on_from_once_and_never_beside_one_that_lives(kept: Kep
     assert not kept.lives()
 
 
-@pytest.mark.parametrize(
-    ("harm", "said"),
-    [
-        (lambda kept: kept.image().write_bytes(kept.image().read_bytes()[:-1]), "truncated"),
-        (lambda kept: kept.image().write_bytes(bytes(kept.image().stat().st_size)), "damaged"),
-        (lambda kept: kept.memories.moved_on(), "stale"),
-        (lambda kept: kept.memories.drop(), "there is none"),
-    ],
-    ids=["truncated", "damaged", "stale", "gone"],
-)
-def test_what_is_not_what_was_kept_is_refused_and_nothing_runs(
-    kept: Kept, harm: Callable[[Kept], object], said: str
-) -> None:
+def test_what_is_not_what_was_kept_is_refused_and_nothing_runs(kept: Kept, monkeypatch: pytest.MonkeyPatch) -> None:
     slept = kept.asleep()
-    harm(kept)
+    whole, ours = kept.image().read_bytes(), kept.tier._runsc.maker()
 
-    assert kept.tier.kept(kept.policy) is None
-    with pytest.raises(SnapshotRefusedError, match=said):
-        kept.woken(slept)
-    assert not kept.lives()
+    def refused(said: str) -> None:
+        assert kept.tier.kept(kept.policy) is None
+        with pytest.raises(SnapshotRefusedError, match=said):
+            kept.woken(slept)
+        assert not kept.lives()
 
-
-@pytest.mark.parametrize("what", ["program", "cpu", "image"])
-def test_another_program_or_processor_does_not_read_it(kept: Kept, monkeypatch: pytest.MonkeyPatch, what: str) -> None:
-    slept = kept.asleep()
-    ours = kept.tier._runsc.maker()
-    monkeypatch.setattr(Runsc, "maker", lambda _: msgspec.structs.replace(ours, **{what: "another"}))
-
-    with pytest.raises(SnapshotRefusedError, match=f"another {what}"):
-        kept.woken(slept)
+    kept.image().write_bytes(whole[:-1])
+    refused("truncated")
+    kept.image().write_bytes(bytes(len(whole)))
+    refused("damaged")
+    kept.image().write_bytes(whole)
+    for what in ("program", "cpu", "image"):
+        with monkeypatch.context() as patch:
+            other = msgspec.structs.replace(ours, **{what: "another one"})
+            patch.setattr(Runsc, "maker", lambda _, other=other: other)
+            refused(f"another {what}")
+    kept.memories.moved_on()
+    refused("stale")
+    kept.memories.drop()
+    refused("there is none")
 
 
 def test_a_disk_that_could_not_hold_it_ends_nothing(kept: Kept) -> None:
