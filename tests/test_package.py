@@ -16,7 +16,7 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 ROOT = Path(__file__).parent.parent
-OF_EXTRAS = ("kasmon/backends/", "kasmon/mcp/", "kasmon/tui/desktop.py")
+OF_EXTRAS = ("kasmon/backends/", "kasmon/mcp/", "kasmon/sandbox/e2b/", "kasmon/tui/desktop.py")
 """Where what an extra brings may be imported."""
 
 READ_THEMES = """
@@ -121,8 +121,8 @@ def declared(requirements: Sequence[str]) -> set[str]:
 
 
 def test_whatever_is_imported_is_a_declared_dependency_and_the_other_way_round() -> None:
-    """What an extra brings is imported by backends, by the process that shows notes on a desktop and by `kasmon mcp`,
-    alone; what another package brings along may go with it."""
+    """What an extra brings is imported by backends, the process that shows notes on a desktop, `kasmon mcp` and the
+    tier e2b alone; what another package brings along may go with it."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
     always = declared(project["dependencies"])
     extras = set().union(

@@ -98,10 +98,18 @@ WRITERS: Final = frozenset(
         ("kasmon/sandbox/checkpoint/unpack.py", "_write_file"),  # a checkpoint's file, with its own mode
         ("kasmon/sandbox/checkpoint/unpack.py", "settle_folder"),  # likewise a folder's mode
         ("kasmon/sandbox/inside/file.py", "write"),  # inside a sandbox: a volatile file with the mode that is wanted
+        ("kasmon/sandbox/inside/mirror.py", "take"),  # inside a sandbox: its workspace, each file with its own mode
+        ("kasmon/sandbox/inside/mirror.py", "_note"),  # inside a sandbox: what its workspace was
         ("kasmon/sandbox/inside/place.py", "write"),  # inside a sandbox: what interpreters are given, 0600
         ("kasmon/sandbox/inside/pystate.py", "save"),  # inside a sandbox: into a file of the line above
         ("kasmon/sandbox/inside/pystreams.py", "_text"),  # inside a sandbox: stdout and stderr, where code closed them
         ("kasmon/sandbox/inside/interpreter.py", "goes_first"),  # the kernel's
+        ("kasmon/sandbox/e2b/inhabited.py", "_inside"),  # into memory
+        ("kasmon/sandbox/far/gift.py", "_written"),  # a file of a sandbox's workspace, with its own mode
+        ("kasmon/sandbox/gvisor/bundle.py", "write"),  # the root inside, which anybody inside passes
+        ("kasmon/sandbox/gvisor/runsc.py", "begin"),  # what runsc says, 0600
+        ("kasmon/sandbox/memory.py", "_place"),  # a memory's files become 0600, whoever wrote them
+        ("kasmon/sandbox/memory.py", "_copied"),  # a copy of one, which becomes 0600 there
         ("kasmon/sandbox/jail/ground.py", "_passable"),  # root's jails pass a folder of root's, and do no more
         ("kasmon/sandbox/jail/ground.py", "_readable"),  # what runs in every sandbox: anybody may read it
         ("kasmon/sandbox/jail/tree.py", "_copy_file"),  # a jail's copy of a file, 0600 or 0700, in a folder of ours

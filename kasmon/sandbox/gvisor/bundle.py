@@ -32,7 +32,7 @@ def write(folder: Path, scene: Scene) -> None:
         top = Path("/", name)
         if top.is_symlink():
             (root / name).symlink_to(str(top.readlink()).lstrip("/"))
-    (root / "var").mkdir()
+    private_folder(root / "var")
     (root / "var/tmp").symlink_to("../tmp")
     (root / "var/run").symlink_to("../run")
     for path in (root, root / "var"):

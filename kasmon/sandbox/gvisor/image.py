@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from kasmon.errors import SandboxError
+from kasmon.paths import write_private
 from kasmon.sandbox.credential import Looked
 from kasmon.sandbox.scrub import scrubbed
 
@@ -56,12 +57,12 @@ def read(path: Path) -> Image:
 
 def write(path: Path, image: Image) -> None:
     """Put *image* at *path*, in the place of what is there."""
-    with path.open("wb") as file:
-        file.write(image.head)
-        for at in range(0, len(image.stream), image.block_bytes):
-            packer = zlib.compressobj(LEVEL, zlib.DEFLATED, -15)
-            block = packer.compress(bytes(image.stream[at : at + image.block_bytes])) + packer.flush()
-            file.write(struct.pack(">I", len(block)) + block)
+    content = bytearray(image.head)
+    for at in range(0, len(image.stream), image.block_bytes):
+        packer = zlib.compressobj(LEVEL, zlib.DEFLATED, -15)
+        block = packer.compress(bytes(image.stream[at : at + image.block_bytes])) + packer.flush()
+        content += struct.pack(">I", len(block)) + block
+    write_private(path, bytes(content))
 
 
 def clean(path: Path, looked: Looked) -> int:

@@ -86,7 +86,7 @@ def take(top: str, note: str, gift: str) -> None:
     for path, told in sorted(fresh.items()):
         whole = os.path.join(top, path)  # noqa: PTH118
         if told["kind"] == "d":
-            os.makedirs(whole, exist_ok=True)  # noqa: PTH103
+            os.makedirs(whole, mode=0o700, exist_ok=True)  # noqa: PTH103
         elif told["kind"] == "l":
             os.symlink(told["content"], whole)  # noqa: PTH211
         else:
