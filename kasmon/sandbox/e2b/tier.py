@@ -213,8 +213,8 @@ class E2b:
                 service.killed(access, identity)
             self._path(policy).unlink(missing_ok=True)
 
-    def forget(self, policy: Policy, /) -> None:
-        """Remove what is kept of it here too. Idempotent.
+    def forget(self, policy: Policy, /) -> str:
+        """Remove what is kept of it here too; a folder that was given stays as it is. Idempotent.
 
         Raises:
             SandboxError: as for `destroy`, or if something is left here.
@@ -224,6 +224,7 @@ class E2b:
             raze(self._ground(policy))
         except OSError as error:
             raise SandboxError(f"something of the sandbox of {policy.session!r} is left", str(error)) from error
+        return ""
 
     def _access(self) -> service.Access:
         found = self._given or service.access()

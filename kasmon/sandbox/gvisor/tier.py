@@ -221,17 +221,22 @@ class Gvisor:
         except OSError as error:
             raise SandboxError(f"something of the sandbox of {policy.session!r} is left", str(error)) from error
 
-    def forget(self, policy: Policy, /) -> None:
+    def forget(self, policy: Policy, /) -> str:
         """Remove its home and a workspace of our own too. Idempotent.
+
+        Returns:
+            Where the copy of its folder lies, which stays, since something in it is otherwise than there; else "".
 
         Raises:
             SandboxError: if something of it is left.
         """
         self.destroy(policy, None)
+        kept = self.ground.kept_copy(policy.session, policy.workspace)
         try:
-            self.ground.clear(policy.session, all_of_it=True)
+            self.ground.clear(policy.session, ("workspace",) if kept else ())
         except OSError as error:
             raise SandboxError(f"something of the sandbox of {policy.session!r} is left", str(error)) from error
+        return str(kept) if kept else ""
 
     def fork(self, policy: Policy, slept: Slept, other: Policy, /) -> Slept:
         """Lay down for *other* the memory that *policy*'s sandbox sleeps in on disk; both have the files they have.
