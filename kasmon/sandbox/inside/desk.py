@@ -69,6 +69,7 @@ class Desk:
             "execute": self._runs.execute,
             "recall": self._runs.recall,
             "ping": self._ping,
+            "renew": self._renew,
             "interrupt": self._runs.interrupt,
             "reset": self._reset,
             "prewarm": self._prewarm,
@@ -209,6 +210,11 @@ class Desk:
             "workers": {name: each.state() for name, each in self._interpreters.items()},
             "services": {name: each.state() for name, each in self._upkeep.services.items()},
         }
+
+    def _renew(self, client: Client, message: Words) -> Words:
+        """Be another agent from now on: this is a copy of one, in a sandbox of its own."""
+        self._instance = os.urandom(8).hex()
+        return {}
 
     def _shutdown(self, client: Client, message: Words) -> None:
         client.send({"id": message.get("id"), "type": "answer"})

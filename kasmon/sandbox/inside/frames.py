@@ -45,7 +45,7 @@ class Frames:
                 break
             whole.append(bytes(held[at + 4 : at + 4 + length]))
             at += 4 + length
-        del held[:at]
+        self._held = bytearray(memoryview(held)[at:])  # what was given away is not held on to
         return whole
 
 

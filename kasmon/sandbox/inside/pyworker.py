@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from kasmon.sandbox.inside.frames import packed, received
 from kasmon.sandbox.inside.pycode import FILE, Code
-from kasmon.sandbox.inside.pysecret import holds
+from kasmon.sandbox.inside.pysecret import holds, wipe
 from kasmon.sandbox.inside.pystreams import Streams
 
 if TYPE_CHECKING:
@@ -75,6 +75,7 @@ class Worker:
                 self._stream.sendall(packed({**said, "nonce": request["nonce"]}))
             except OSError:
                 _exit(UNHEARD)
+            frame, request, said = b"", {}, {}  # a secret in them is not held on to
         _exit(0)
 
     def _next(self) -> bytes | None:
@@ -217,6 +218,7 @@ class Worker:
         purged = [name for name, value in _environ.items() if any(each in value for each in values)]
         for name in purged:
             del _environ[name]
+        wipe([name for name in [*names, *purged] if name not in _environ], values)
         held = self._main.__dict__
         for name in [name for name in held if not name.startswith("__")]:
             if holds(held[name], values):

@@ -1,0 +1,219 @@
+"""The image that machines start from: a kernel, a read-only disk of programs, and what is needed to find that disk.
+
+It is built from Debian's packages by whoever wants machines, and lies below kasmon's data folder, with what it was made
+of and the hash of each file. Which image it is says its id: a hash of all that.
+"""
+
+import hashlib
+import shutil
+import struct
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from kasmon.errors import SandboxError
+from kasmon.model.sandbox import MIB
+from kasmon.paths import Places, private_folder, write_private
+from kasmon.sandbox.microvm import packages
+from kasmon.sandbox.microvm.packages import MERGED, Package, fetch, unpack
+
+FORMAT: Final = 1
+MODULES: Final = ("virtio_pci", "virtio_blk", "virtio_console", "virtio-rng")
+"""Parts of the kernel that are loaded before the disk can be seen; with what these need."""
+ETC: Final = {
+    "passwd": "root:x:0:0::/:/bin/sh\nsandbox:x:1000:1000::/home/sandbox:/bin/bash\n",
+    "group": "root:x:0:\nsandbox:x:1000:\n",
+    "hosts": "127.0.0.1 localhost sandbox\n::1 localhost\n",
+    "nsswitch.conf": "passwd: files\ngroup: files\nhosts: files\n",
+    "hostname": "sandbox\n",
+}
+FOLDERS: Final = (
+    "dev",
+    "etc",
+    "home",
+    "mnt",
+    "opt",
+    "proc",
+    "root",
+    "run",
+    "sys",
+    "tmp",
+    "var",
+    "workspace",
+)
+SPARE_BYTES: Final = 16 * MIB
+KERNEL, ROOT, BUSYBOX, TOLD = "vmlinux", "root.ext4", "busybox", "image.json"
+LZ4_LEGACY: Final = b"\x02\x21\x4c\x18"
+
+
+class Image(msgspec.Struct, frozen=True, kw_only=True):
+    """One image, as its own file says it."""
+
+    id: str
+    made_at: float
+    kernel: str
+    """The version of its kernel's package."""
+    versions: dict[str, str]
+    """Package -> version, of all that it was made of."""
+    hashes: dict[str, str]
+    """File -> SHA-256."""
+    modules: tuple[str, ...]
+    """In the order in which they are to be loaded."""
+    format: int = FORMAT
+
+
+def folder_of(places: Places) -> Path:
+    """Where the image of one kasmon lies, whether it is there or not."""
+    return places.state / "image"
+
+
+def found(folder: Path) -> Image | None:
+    """The image in *folder*, unless there is none that this version can use."""
+    try:
+        image = msgspec.json.decode((folder / TOLD).read_bytes(), type=Image)
+    except (OSError, msgspec.MsgspecError, UnicodeDecodeError):
+        return None
+    whole = all((folder / name).is_file() for name in image.hashes)
+    return image if image.format == FORMAT and whole else None
+
+
+def damaged(folder: Path, image: Image) -> list[str]:
+    """Which files of *image* are not what they were when it was built."""
+    return [name for name, known in image.hashes.items() if hashed(folder / name) != known]
+
+
+def build(folder: Path, told: Callable[[str], None] = lambda _: None) -> Image:
+    """Build an image anew, and put it in the place of the one in *folder*, whole or not at all. Takes a minute.
+
+    Raises:
+        SandboxError: if it cannot be built; the one before is untouched.
+    """
+    if why := packages.missing():
+        raise SandboxError("no image was built", why)
+    private_folder(folder.parent)
+    with tempfile.TemporaryDirectory(dir=folder.parent, prefix=".image-") as name:
+        work = Path(name)
+        fetched = fetch(work / "packages", told)
+        fresh = work / "fresh"
+        (fresh / "modules").mkdir(parents=True)
+        told(f"Unpacking {len(fetched)} packages.")
+        kernel = next(package for package in fetched if package.name.startswith("linux-image-"))
+        programs = [package for package in fetched if package is not kernel]
+        modules = _kernel(kernel, work / "kernel", fresh)
+        _programs(programs, work / "root", fresh)
+        told("Making its disk.")
+        _disk(work / "root", fresh / ROOT)
+        image = _described(fresh, kernel, fetched, modules)
+        write_private(fresh / TOLD, msgspec.json.format(msgspec.json.encode(image), indent=1))
+        shutil.rmtree(folder, ignore_errors=True)
+        fresh.rename(folder)
+    return image
+
+
+def _described(fresh: Path, kernel: Package, fetched: Sequence[Package], modules: Sequence[str]) -> Image:
+    files = sorted(path for path in fresh.rglob("*") if path.is_file())
+    hashes = {str(path.relative_to(fresh)): hashed(path) for path in files}
+    whole = hashlib.sha256("".join(f"{name} {value}\n" for name, value in hashes.items()).encode())
+    return Image(
+        id=whole.hexdigest()[:16],
+        made_at=time.time(),
+        kernel=kernel.version,
+        versions={package.name: package.version for package in fetched},
+        hashes=hashes,
+        modules=tuple(modules),
+    )
+
+
+def _kernel(package: Package, work: Path, fresh: Path) -> list[str]:
+    """Put the kernel into *fresh*, with the modules that it needs; their names, each behind those that it needs."""
+    unpack(package, work, lambda name: not name.startswith("usr/share/"))
+    packed = next(work.glob("boot/vmlinuz-*"))
+    (fresh / KERNEL).write_bytes(_unpacked(packed.read_bytes()) or packed.read_bytes())
+    (fresh / KERNEL).chmod(0o644)
+    every = {path.stem: path for path in work.rglob("*.ko")}
+    ordered: list[str] = []
+
+    def need(name: str) -> None:
+        path = every.get(name) or every.get(name.replace("_", "-"))
+        if path is None or path.name in ordered:
+            return  # built in
+        for other in _depends(path.read_bytes()):
+            need(other)
+        shutil.copyfile(path, fresh / "modules" / path.name)
+        ordered.append(path.name)
+
+    for name in MODULES:
+        need(name)
+    if len(ordered) < len(MODULES):
+        raise SandboxError("no image was built", f"its kernel {package.version} has other modules than are known")
+    return ordered
+
+
+def _unpacked(kernel: bytes) -> bytes | None:
+    """The kernel as it is once it has unpacked itself, which takes an emulated machine a second.
+
+    None where `lz4` is not there, or it is packed otherwise.
+    """
+    at = kernel.rfind(LZ4_LEGACY)
+    program = packages.found("lz4")
+    if at < 0 or program is None:
+        return None
+    header = struct.unpack_from("<I", kernel, 0x248)[0], struct.unpack_from("<I", kernel, 0x24C)[0]
+    first = (kernel[0x1F1] or 4) * 512 + 512 + header[0]
+    payload = kernel[first : first + header[1]] if kernel[first : first + 4] == LZ4_LEGACY else kernel[at:]
+    said = subprocess.run([program, "-dc"], input=payload[:-4], capture_output=True, timeout=60).stdout
+    return said if said.startswith(b"\x7fELF") else None
+
+
+def _depends(module: bytes) -> list[str]:
+    at = module.find(b"\0depends=")
+    if at < 0:
+        return []
+    return [name for name in module[at + 9 : module.index(b"\0", at + 9)].decode("ascii").split(",") if name]
+
+
+def _programs(fetched: Sequence[Package], root: Path, fresh: Path) -> None:
+    for name in (*FOLDERS, "usr"):
+        (root / name).mkdir(parents=True)
+    for name in MERGED:
+        (root / "usr" / name).mkdir()
+        (root / name).symlink_to(f"usr/{name}")
+    for package in fetched:
+        unpack(package, root)
+    shutil.copyfile(root / "usr/bin/busybox", fresh / BUSYBOX)
+    for name, text in ETC.items():
+        (root / "etc" / name).write_text(text)
+    (root / "etc/mtab").symlink_to("/proc/self/mounts")
+    if not (root / "usr/bin/awk").is_symlink():
+        (root / "usr/bin/awk").symlink_to("mawk")
+    (root / "var/tmp").symlink_to("/tmp")
+    (root / "usr/bin/sh").unlink(missing_ok=True)
+    (root / "usr/bin/sh").symlink_to("bash")
+    for path in [root, *root.rglob("*")]:  # whoever builds it owns it; nobody writes to it
+        if not path.is_symlink():
+            path.chmod((path.stat().st_mode & 0o755) | (0o755 if path.is_dir() else 0o444))
+
+
+def _disk(root: Path, target: Path) -> None:
+    used = sum((path.lstat().st_size + 4095) // 4096 * 4096 + 512 for path in root.rglob("*") if not path.is_dir())
+    blocks = (used * 21 // 20 + SPARE_BYTES) // 4096
+    program = packages.found("mke2fs") or "mke2fs"
+    words = ["-q", "-t", "ext4", "-O", "^has_journal,^resize_inode", "-m", "0", "-b", "4096", "-d", str(root)]
+    done = subprocess.run([program, *words, str(target), str(blocks)], capture_output=True, text=True, timeout=300)
+    if done.returncode:
+        raise SandboxError("no image was built", f"mke2fs: {done.stderr.strip()[-200:]}")
+
+
+def hashed(path: Path) -> str:
+    """The SHA-256 of a file.
+
+    Raises:
+        OSError: if it cannot be read.
+    """
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

@@ -1,0 +1,46 @@
+"""A machine's first files: what finds its disks, and the code of ours that runs in it, of this version of kasmon."""
+
+import hashlib
+from pathlib import Path
+from typing import Final
+
+from kasmon.sandbox.microvm.cpio import Archive
+from kasmon.sandbox.microvm.image import BUSYBOX, Image
+
+LINE: Final = Path(__file__).with_name("line")
+INSIDE: Final = Path(__file__).parent.with_name("inside")
+FOLDERS: Final = ("bin", "dev", "modules", "new", "opt", "opt/kasmon", "opt/kasmon/line", "proc", "sys")
+
+
+def initrd(folder: Path, image: Image, inside: Path = INSIDE) -> bytes:
+    """The first files of a machine of *image*, which lies in *folder*; *inside* is the folder of the agent inside.
+
+    Raises:
+        OSError: if something of it is not there.
+    """
+    made = Archive()
+    for name in FOLDERS:
+        made.folder(name)
+    made.device("dev/console", 5, 1)
+    made.file("bin/busybox", (folder / BUSYBOX).read_bytes(), 0o755)
+    made.link("bin/sh", "busybox")
+    made.file("init", (LINE / "init").read_bytes(), 0o755)
+    made.file("modules/order", "\n".join(image.modules).encode())
+    for name in image.modules:
+        made.file(f"modules/{name}", (folder / "modules" / name).read_bytes())
+    for path in sorted(inside.iterdir()):
+        if path.is_file() and path.suffix != ".pyc":
+            made.file(f"opt/kasmon/{path.name}", path.read_bytes())
+    for path in sorted(LINE.glob("*.py")):
+        made.file(f"opt/kasmon/line/{path.name}", path.read_bytes())
+    return made.whole()
+
+
+def code_hash(inside: Path = INSIDE) -> str:
+    """What tells the code of ours that runs in a machine from that of every other version."""
+    digest = hashlib.sha256()
+    for folder in (inside, LINE):
+        for path in sorted(path for path in folder.iterdir() if path.is_file() and path.suffix != ".pyc"):
+            content = path.read_bytes()
+            digest.update(f"{path.name} {len(content)}\n".encode() + content)
+    return digest.hexdigest()[:16]

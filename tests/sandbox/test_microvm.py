@@ -1,0 +1,394 @@
+"""A machine's life: copied from a warm one, put on disk with all it held, gone on from once; and what goes wrong."""
+
+import contextlib
+import os
+import secrets
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from kasmon.errors import AgentLostError, RefusedError, SandboxError, SnapshotRefusedError
+from kasmon.model.permission import SessionId
+from kasmon.model.sandbox import Policy, Ran, Runtime
+from kasmon.paths import places
+from kasmon.sandbox.base import Slept
+from kasmon.sandbox.channel import Channel
+from kasmon.sandbox.microvm.beginning import begin
+from kasmon.sandbox.microvm.lot import Lot
+from kasmon.sandbox.microvm.machine import MicroVm
+from kasmon.sandbox.microvm.qmp import Orders
+from kasmon.sandbox.microvm.starting import asked
+from tests.sandbox.machines import IMAGE, ended, need_machine, warmed
+from tests.sandbox.sandbox_contract import SandboxContract
+from tests.waiting import until
+
+pytestmark = [
+    pytest.mark.sandboxes,
+    pytest.mark.timeout(240),
+]  # the first one starts the machine that all are copies of
+
+Made = tuple[Policy, Runtime]
+Make = Callable[..., Made]
+
+
+@pytest.fixture
+def vm() -> Iterator[MicroVm]:
+    need_machine()
+    vm = MicroVm(places(), image=IMAGE)
+    warmed(vm)
+    yield vm
+    ended(vm)
+
+
+@pytest.fixture
+def make(vm: MicroVm) -> Make:
+    def make(name: str = "a", **more: object) -> Made:
+        policy = Policy(session=SessionId(name * 8), tier="microvm", **more)  # type: ignore[arg-type]
+        return policy, vm.create(policy)
+
+    return make
+
+
+def ran(runtime: Runtime, interpreter: str, code: str) -> Ran:
+    with contextlib.closing(Channel(runtime.socket)) as inside:
+        return inside.run(interpreter, code, timeout_s=60)  # type: ignore[arg-type]
+
+
+def kept(vm: MicroVm, policy: Policy, runtime: Runtime) -> Slept:
+    return vm.pause(policy, runtime, to_disk=True)
+
+
+def memory_of(vm: MicroVm, policy: Policy) -> Path:
+    memories = Lot(vm.ground, policy).memories
+    snapshot = memories.current()
+    assert snapshot is not None
+    return memories.path(snapshot, "memory")
+
+
+class TestMicroVm(SandboxContract):
+    @pytest.fixture
+    def tier(self, vm: MicroVm) -> MicroVm:
+        return vm
+
+
+# Memory on disk.
+
+
+def test_what_is_on_disk_has_no_process_and_goes_on_with_memory_files_and_clock(vm: MicroVm, make: Make) -> None:
+    policy, runtime = make()
+    ran(runtime, "python", "x = 41")
+    ran(runtime, "bash", "y=5; cd /tmp; echo volatile > /run/seen; (while :; do date > /tmp/beat; sleep .1; done) & ")
+
+    slept = kept(vm, policy, runtime)
+
+    assert not slept.held
+    assert not vm.find(policy, runtime)
+    assert vm.adopt(policy) is None
+    again = vm.resume(policy, runtime, slept)
+    assert "42\n" == ran(again, "python", "print(x + 1)").stdout
+    assert "5 /tmp volatile\n" == ran(again, "bash", "echo $y $PWD $(cat /run/seen)").stdout
+    lag_s = time.time() - float(ran(again, "python", "import time; print(time.time())").stdout)
+    assert abs(lag_s) < 2
+    ran(again, "bash", "rm /tmp/beat")
+    assert "there\n" == ran(again, "bash", "until [ -e /tmp/beat ]; do :; done; echo there").stdout
+
+
+def test_a_clock_that_is_a_day_off_is_set_when_it_goes_on(vm: MicroVm, make: Make) -> None:
+    policy, runtime = make()
+    asked(Lot(vm.ground, policy).control, 20, "hello", now=time.time() - 86400, chance="00" * 64)
+    assert time.time() - float(ran(runtime, "python", "import time; print(time.time())").stdout) > 86000
+
+    again = vm.resume(policy, runtime, kept(vm, policy, runtime))
+
+    assert abs(time.time() - float(ran(again, "python", "print(time.time())").stdout)) < 2
+
+
+def test_a_memory_is_gone_on_from_once(vm: MicroVm, make: Make) -> None:
+    policy, runtime = make()
+    slept = kept(vm, policy, runtime)
+    again = vm.resume(policy, runtime, slept)
+    with pytest.raises(SandboxError, match="one that lives"):
+        vm.resume(policy, again, slept)
+    os.kill(again.pid, signal.SIGKILL)
+    until(lambda: not vm.find(policy, again) and vm.adopt(policy) is None)
+
+    with pytest.raises(SnapshotRefusedError, match="used already"):
+        vm.resume(policy, again, slept)
+
+    assert vm.kept(policy) is None
+
+
+def test_a_session_never_has_two_machines(vm: MicroVm, make: Make) -> None:
+    policy, runtime = make()
+
+    with pytest.raises(SandboxError, match="one that lives"):
+        vm.create(policy)
+    with pytest.raises(SandboxError, match="another machine of this session lives"):
+        begin(Lot(vm.ground, policy), vm.means, vm._line.things() / "opt")
+
+    assert vm.find(policy, runtime)
+    assert vm.adopt(policy) == runtime
+
+
+def test_a_truncated_or_damaged_memory_is_refused_and_nothing_runs(vm: MicroVm, make: Make) -> None:
+    policy, runtime = make()
+    slept = kept(vm, policy, runtime)
+    path = memory_of(vm, policy)
+    with path.open("r+b") as file:
+        file.seek(path.stat().st_size // 2)
+        file.write(b"another")
+    with pytest.raises(SnapshotRefusedError, match="damaged"):
+        vm.resume(policy, runtime, slept)
+    os.truncate(path, path.stat().st_size // 2)
+
+    with pytest.raises(SnapshotRefusedError, match="truncated"):
+        vm.resume(policy, runtime, slept)
+
+    assert vm.adopt(policy) is None
+
+
+@pytest.mark.parametrize(("field", "value"), [("cpu", "Westmere"), ("program", "qemu 9"), ("image", "another")])
+def test_a_memory_that_another_processor_qemu_or_image_wrote_is_refused(
+    vm: MicroVm, make: Make, field: str, value: str
+) -> None:
+    """QEMU itself goes on from it, and says nothing."""
+    policy, runtime = make()
+    slept = kept(vm, policy, runtime)
+    vm.made_by = msgspec.structs.replace(vm.made_by, **{field: value})
+
+    with pytest.raises(SnapshotRefusedError, match=f"another {field}"):
+        vm.resume(policy, runtime, slept)
+
+    del vm.made_by
+    assert vm.find(policy, vm.resume(policy, runtime, slept))
+
+
+def test_a_disk_that_is_full_in_the_middle_of_it_leaves_the_machine_and_the_memory_before(
+    vm: MicroVm, make: Make
+) -> None:
+    policy, runtime = make()
+    ran(runtime, "python", "x = 42")
+    folder = Lot(vm.ground, policy).memories.folder
+    small = ["mount", "-t", "tmpfs", "-o", "size=40m,mode=0700", "tmpfs", str(folder)]
+    folder.mkdir(mode=0o700, exist_ok=True)
+    if os.geteuid() != 0 or subprocess.run(small, capture_output=True).returncode:
+        pytest.skip("only root mounts a small disk")
+    try:
+        with pytest.raises(SandboxError, match="the disk is full"):
+            kept(vm, policy, runtime)
+        assert [] == [path for path in folder.iterdir() if path.is_dir()]
+        again = vm.resume(policy, runtime, Slept(held=True))
+        assert "42\n" == ran(again, "python", "print(x)").stdout
+    finally:
+        subprocess.run(["umount", "-l", str(folder)], check=True)
+    slept = kept(vm, policy, again)
+    assert "42\n" == ran(vm.resume(policy, again, slept), "python", "print(x)").stdout
+
+
+def test_qemu_killed_while_its_memory_is_written_leaves_no_memory_that_counts(vm: MicroVm, make: Make) -> None:
+    policy, runtime = make()
+    lot = Lot(vm.ground, policy)
+    asked(lot.control, 60, "freeze")
+    with Orders(lot.orders) as orders:
+        orders.do("stop")
+        with lot.memories.draft() as draft:
+            handle = os.open(draft.folder / "memory", os.O_WRONLY | os.O_CREAT)
+            orders.do("getfd", [handle], fdname="memory")
+            os.close(handle)
+            orders.do("migrate", uri="fd:memory")
+            os.kill(runtime.pid, signal.SIGKILL)
+            with pytest.raises(SandboxError):
+                orders.moved(20)
+
+    until(lambda: vm.adopt(policy) is None)
+    assert vm.kept(policy) is None
+    assert not vm.find(policy, runtime)
+    _, fresh = make()
+    assert "1\n" == ran(fresh, "bash", "echo 1").stdout
+
+
+def test_a_keeper_that_dies_between_any_two_steps_of_it_leaves_a_machine_for_the_next_one(
+    vm: MicroVm, make: Make
+) -> None:
+    policy, runtime = make()
+    ran(runtime, "python", "x = 42")
+    lot = Lot(vm.ground, policy)
+    asked(lot.control, 60, "freeze")
+    next_one = MicroVm(vm.places, image=vm.image_folder)
+    found = next_one.adopt(policy)
+    assert found == runtime
+    assert "42\n" == ran(next_one.resume(policy, found, Slept(held=True)), "python", "print(x)").stdout
+
+    asked(lot.control, 60, "freeze")
+    with Orders(lot.orders) as orders:
+        orders.do("stop")
+
+    assert "42\n" == ran(next_one.resume(policy, found, Slept(held=True)), "python", "print(x)").stdout
+    assert next_one.kept(policy) is None
+
+
+def test_a_warm_machine_of_another_version_is_not_copied(vm: MicroVm) -> None:
+    stock, other = vm.stock("default"), msgspec.structs.replace(vm.made_by, image="another")
+
+    assert stock.origin(vm.made_by).memory is not None
+    origin = stock.origin(other)
+
+    assert (None, stock.plain) == (origin.memory, origin.base)
+    assert "another image" in origin.why
+
+
+# Copies.
+
+
+def test_a_fork_goes_on_with_memory_and_files_of_its_own(vm: MicroVm, make: Make) -> None:
+    policy, runtime = make()
+    ran(runtime, "bash", "y=5; echo one > f")
+    slept = kept(vm, policy, runtime)
+    other = Policy(session=SessionId("b" * 8), tier="microvm")
+
+    copied = vm.fork(policy, slept, other)
+    fork = vm.resume(other, Runtime(), copied)
+    assert "5 one\n" == ran(fork, "bash", "echo $y $(cat f); echo two > f").stdout
+    again = vm.resume(policy, runtime, slept)
+
+    assert "5 one\n" == ran(again, "bash", "echo $y $(cat f)").stdout
+    assert ("one\n", "two\n") == tuple((Path(each.workspace) / "f").read_text() for each in (again, fork))
+    assert identity(again) != identity(fork)
+
+
+def test_five_copies_at_once_are_five_machines(vm: MicroVm) -> None:
+    policies = [Policy(session=SessionId(name * 8), tier="microvm") for name in "abcde"]
+
+    with ThreadPoolExecutor(5) as pool:
+        made = list(pool.map(vm.create, policies))
+
+    assert 5 == len({identity(runtime) for runtime in made})
+    assert 5 == len({ran(runtime, "bash", "head -c 8 /dev/urandom | od -An -tx1").stdout for runtime in made})
+    assert not [notice for runtime in made for notice in runtime.notices]
+
+
+def identity(runtime: Runtime) -> str:
+    """Which agent answers: no code runs twice by going to another one."""
+    with contextlib.closing(Channel(runtime.socket)) as inside:
+        return inside.ping("nonce").instance
+
+
+# Files.
+
+
+def test_what_changes_in_its_workspace_is_there_outside_with_each_answer(vm: MicroVm, make: Make) -> None:
+    _, runtime = make()
+    folder = Path(runtime.workspace)
+    ran(
+        runtime, "bash", "mkdir -p a/b; echo 1 > a/b/c; ln -s /etc/passwd evil; printf x > $'\\xff\\n'; chmod 750 a/b/c"
+    )
+    assert "1\n" == (folder / "a/b/c").read_text()
+    assert 0o750 == (folder / "a/b/c").stat().st_mode & 0o777
+    assert "/etc/passwd" == os.readlink(folder / "evil")  # noqa: PTH115 - a link is not to be followed here
+    assert b"x" == Path(os.fsdecode(os.fsencode(folder) + b"/\xff\n")).read_bytes()
+
+    ran(runtime, "bash", "mv a d; rm evil; mkdir evil; echo 2 >> d/b/c")
+
+    assert ["d", "evil", "\udcff\n"] == sorted(os.listdir(folder))  # noqa: PTH208 - as the system has the names
+    assert "1\n2\n" == (folder / "d/b/c").read_text()
+
+
+def test_it_begins_with_the_files_of_its_workspace_and_its_next_machine_with_those_it_left(
+    vm: MicroVm, make: Make
+) -> None:
+    policy, runtime = make()
+    ran(runtime, "bash", "mkdir sub; echo kept > sub/f; ln -s sub/f link; echo home > ~/.note")
+    vm.destroy(policy, runtime)
+
+    _, again = make()
+
+    assert "kept kept home\n" == ran(again, "bash", "echo $(cat sub/f) $(cat link) $(cat ~/.note)").stdout
+
+
+def test_its_disk_is_its_limit(make: Make) -> None:
+    _, runtime = make()
+
+    code = "import os; os.posix_fallocate(os.open('big', os.O_CREAT | os.O_WRONLY), 0, 2 << 30)"
+    assert "No space left" in ran(runtime, "python", code).stderr
+
+
+# Confinement.
+
+
+def test_neither_process_is_roots_and_both_end_together(vm: MicroVm, make: Make) -> None:
+    policy, runtime = make()
+    for pid in (runtime.pid, runtime.front):
+        status = dict(line.split(":\t", 1) for line in Path(f"/proc/{pid}/status").read_text().splitlines())
+        assert {str(vm.ground.owner[0])} == set(status["Uid"].split())
+        assert "0" not in status["Uid"].split()
+    assert "2" == status_of(runtime.pid)["Seccomp"].strip()
+
+    os.kill(runtime.front, signal.SIGKILL)
+
+    until(lambda: not vm.find(policy, runtime))
+    with pytest.raises(AgentLostError):
+        ran(runtime, "bash", "echo 1")
+
+
+def status_of(pid: int) -> dict[str, str]:
+    return dict(line.split(":\t", 1) for line in Path(f"/proc/{pid}/status").read_text().splitlines())
+
+
+def test_whoever_kills_all_inside_ends_the_machine_and_no_other(vm: MicroVm, make: Make) -> None:
+    policy, runtime = make()
+
+    with pytest.raises(AgentLostError):
+        ran(runtime, "bash", "kill -9 -1")
+
+    until(lambda: not vm.find(policy, runtime), 30)
+
+
+def test_a_secret_that_was_taken_out_is_not_in_the_memory_on_disk(vm: MicroVm, make: Make) -> None:
+    policy, runtime = make()
+    canary = f"canary-{secrets.token_hex(16)}"
+    with contextlib.closing(Channel(runtime.socket)) as inside:
+        inside.write_volatile("/run/token", canary.encode(), 0o600)
+        for interpreter, code in (
+            ("bash", "echo ${#TOKEN}; held=$TOKEN"),
+            ("python", "import os; held = os.environ['TOKEN']"),
+        ):
+            inside.run(interpreter, code, timeout_s=60, variables={"TOKEN": canary})  # type: ignore[arg-type]
+        inside.write_volatile("/run/token", b"", 0o600)
+        inside.forget(["TOKEN"], [canary])
+
+    kept(vm, policy, runtime)
+
+    assert canary.encode() not in memory_of(vm, policy).read_bytes()
+    assert 0o600 == memory_of(vm, policy).stat().st_mode & 0o777
+    path = memory_of(vm, policy)
+    vm.destroy(policy, None)
+    assert not path.exists()
+
+
+@pytest.mark.parametrize("more", [{"hosts": ("example.org",)}, {"project": "/srv"}], ids=["a network", "a project"])
+def test_what_a_machine_does_not_have_is_refused_and_not_left_out(vm: MicroVm, more: dict[str, object]) -> None:
+    policy = Policy(session=SessionId("a" * 8), tier="microvm", **more)  # type: ignore[arg-type]
+
+    with pytest.raises(RefusedError, match="cannot have"):
+        vm.create(policy)
+
+
+def test_a_probe_makes_one_and_says_how_long_that_took(vm: MicroVm) -> None:
+    probe = vm.probe()
+
+    assert probe.ok
+    assert probe.measured_ms
+    assert "copied from a warm one" in probe.why
+
+
+def test_without_an_image_the_probe_says_how_to_get_one(vm: MicroVm, tmp_path: Path) -> None:
+    probe = MicroVm(vm.places, image=tmp_path / "image").probe()
+
+    assert (False, "there is no image") == (probe.ok, probe.why)
+    assert "kasmon sandbox image build" in probe.hint
