@@ -39,7 +39,8 @@ PYTHON_WITH = python_with() { \
 	return 1; \
 	}
 
-.PHONY: run test agents test-agents test-sandboxes check bench confusion record-screens screenshots lock tmux sshd shells jail gvisor clean
+.PHONY: run test agents test-agents test-sandboxes check bench confusion record-screens screenshots lock tmux sshd shells jail \
+	gvisor machine clean
 .NOTPARALLEL:
 
 run: $(READY) tmux
@@ -77,7 +78,7 @@ confusion: $(READY)
 
 # Real sandboxes, each of its own; one of a kind that this machine cannot make is skipped and says why, unless
 # KASMON_REQUIRE_SANDBOXES names that kind.
-test-sandboxes: $(READY) tmux jail gvisor
+test-sandboxes: $(READY) tmux jail gvisor machine
 	@$(PYTHON) -m pytest -n 3 -m sandboxes $(SANDBOX_TESTS)
 
 check: $(READY)
@@ -155,6 +156,16 @@ jail:
 gvisor:
 	@[ "$$(uname)" = Linux ] && [ "$$(id -u)" = 0 ] || exit 0; $(GET); \
 	command -v runsc >/dev/null || get runsc || echo "runsc is missing: the tests of gVisor need it ($$line)."
+
+# What virtual machines are played with, and what they start from: an image of Debian's packages, built once, in .cache.
+# Elsewhere than on such a system the tests of machines are skipped and say why.
+machine: $(READY)
+	@[ "$$(uname)" = Linux ] && command -v apt-get >/dev/null || exit 0; $(GET); \
+	for each in qemu-system-x86_64:qemu-system-x86 qemu-img:qemu-utils mke2fs:e2fsprogs lz4:lz4; do \
+		command -v "$${each%:*}" >/dev/null || get "$${each#*:}" || \
+		echo "$${each%:*} is missing: the tests of virtual machines need it ($$line)."; \
+	done; \
+	$(PYTHON) -m tests.sandbox.machines
 
 clean:
 	rm -rf $(VENV) build dist .coverage .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache snapshot_report.html

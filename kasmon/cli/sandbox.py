@@ -45,6 +45,18 @@ def create(
     sandboxing.create(wanted, wants_json=json)
 
 
+image = App(name="image", help="What virtual machines start from.", help_formatter="plain")
+app.command(image)
+
+
+@image.command
+def build(*, json: Json = False) -> None:
+    """Build what virtual machines start from, of Debian's packages; takes some minutes, and no root."""
+    from kasmon.commands import machine_image
+
+    machine_image.build(wants_json=json)
+
+
 @app.command
 def run(
     session: Session,

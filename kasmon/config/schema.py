@@ -19,8 +19,9 @@ class Sandboxing(msgspec.Struct, frozen=True, kw_only=True):
 
     tier: Tier = "jail"
     """What confines it: `jail` is namespaces and a filter of system calls, on this machine's kernel. For interpreters
-    also `gvisor`, a kernel in user space that keeps their memory on disk (root, runsc; no network), and `e2b`, a
-    microVM at that service (E2B_API_KEY, `kasmon[e2b]`)."""
+    also `microvm`, a virtual machine that keeps their memory on disk (`kasmon sandbox image build`), `gvisor`, a kernel
+    in user space that does (root, runsc; no network), and `e2b`, a microVM at that service (E2B_API_KEY,
+    `kasmon[e2b]`)."""
     size: Literal["default", "build", "max"] = "default"
     """What it may use: default is 30 s a run, 2 processors, 512 MB, 1 GB of disk; build and max are more."""
     template: str = ""

@@ -13,6 +13,7 @@ from kasmon.sandbox.within import Points, Within
 
 TIERS: Final[dict[Tier, str]] = {
     "jail": "kasmon.sandbox.jail.bubblewrap:Jail",
+    "microvm": "kasmon.sandbox.microvm.machine:MicroVm",
     "gvisor": "kasmon.sandbox.gvisor.tier:Gvisor",
     "e2b": "kasmon.sandbox.e2b.tier:E2b",
 }

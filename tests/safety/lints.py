@@ -114,6 +114,16 @@ WRITERS: Final = frozenset(
         ("kasmon/sandbox/jail/ground.py", "_readable"),  # what runs in every sandbox: anybody may read it
         ("kasmon/sandbox/jail/tree.py", "_copy_file"),  # a jail's copy of a file, 0600 or 0700, in a folder of ours
         ("kasmon/sandbox/jail/tree.py", "_made_open"),  # a folder of a jail's that is about to be removed, 0700
+        ("kasmon/sandbox/microvm/image.py", "_kernel"),  # what every machine starts from, and its QEMU reads by itself
+        ("kasmon/sandbox/microvm/image.py", "_programs"),  # likewise: the files of its disk
+        ("kasmon/sandbox/microvm/line/mirror.py", "told"),  # a workspace's file, with its own mode
+        ("kasmon/sandbox/microvm/line/mirror.py", "whole"),  # likewise
+        ("kasmon/sandbox/microvm/line/steward.py", "asked"),  # inside a machine: the kernel's
+        ("kasmon/sandbox/microvm/line/steward.py", "hello"),  # likewise
+        ("kasmon/sandbox/microvm/line/trees.py", "put"),  # inside a machine: a workspace's file, with its own mode
+        ("kasmon/sandbox/microvm/machine.py", "_write"),  # a memory, 0600, handed to QEMU open
+        ("kasmon/sandbox/microvm/packages.py", "_put"),  # a package's file, with its own mode, for a disk
+        ("kasmon/sandbox/microvm/stock.py", "make"),  # an empty disk, in a folder of ours
         ("kasmon/bench/lag.py", "_probe"),  # the bench's own
     }
 )

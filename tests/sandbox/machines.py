@@ -6,7 +6,6 @@ python -m tests.sandbox.machines       builds it, unless it is there; says why w
 import fcntl
 import os
 import sys
-from contextlib import closing
 from pathlib import Path
 from typing import Final
 
@@ -14,9 +13,8 @@ import pytest
 
 from kasmon.errors import KasmonError
 from kasmon.model.permission import SessionId
-from kasmon.model.sandbox import Policy, Runtime
-from kasmon.sandbox.channel import Channel
-from kasmon.sandbox.microvm import emulator, image
+from kasmon.model.sandbox import Policy
+from kasmon.sandbox.microvm import emulator, image, warming
 from kasmon.sandbox.microvm.machine import MicroVm
 
 CACHE: Final = Path(__file__).parents[2] / ".cache" / "microvm"
@@ -47,14 +45,7 @@ def warmed(vm: MicroVm) -> None:
     with (CACHE / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if vm.stock("default").origin(vm.made_by).memory is None:
-            vm.warm(Policy(session=SessionId("golden00"), tier="microvm"), _warm)
-
-
-def _warm(runtime: Runtime) -> None:
-    with closing(Channel(runtime.socket)) as inside:
-        inside.prewarm(("bash", "python"))
-        for interpreter in ("bash", "python"):
-            inside.run(interpreter, ":" if interpreter == "bash" else "1", timeout_s=60)
+            vm.warm(Policy(session=SessionId("golden00"), tier="microvm"), warming.warmed)
 
 
 def ended(vm: MicroVm) -> None:

@@ -306,7 +306,6 @@ def test_what_was_stopped_begins_again_over_its_files(kasmon: Line) -> None:
     ("words", "code", "said"),
     [
         (["run", "nobody", "true"], 3, "no session is called"),
-        (["create", "x", "--tier", "microvm"], 4, "there is no sandbox 'microvm'"),
         (["create", "x", "--dir", "/nowhere"], 2, "does not exist"),
         (["rm"], 2, "which sandbox"),
         (["rm", "x", "--all"], 2, "which sandbox"),

@@ -24,6 +24,7 @@ from kasmon.sandbox.microvm.lot import Lot
 from kasmon.sandbox.microvm.machine import MicroVm
 from kasmon.sandbox.microvm.qmp import Orders
 from kasmon.sandbox.microvm.starting import asked
+from tests.sandbox.interpreter_contract import InterpreterContract
 from tests.sandbox.machines import IMAGE, ended, need_machine, warmed
 from tests.sandbox.sandbox_contract import SandboxContract
 from tests.waiting import until
@@ -72,6 +73,14 @@ def memory_of(vm: MicroVm, policy: Policy) -> Path:
 
 
 class TestMicroVm(SandboxContract):
+    @pytest.fixture
+    def tier(self, vm: MicroVm) -> MicroVm:
+        return vm
+
+
+class TestItsInterpreters(InterpreterContract):
+    time_s = 0.5
+
     @pytest.fixture
     def tier(self, vm: MicroVm) -> MicroVm:
         return vm
@@ -369,6 +378,16 @@ def test_a_secret_that_was_taken_out_is_not_in_the_memory_on_disk(vm: MicroVm, m
     path = memory_of(vm, policy)
     vm.destroy(policy, None)
     assert not path.exists()
+
+
+def test_it_says_what_it_uses(vm: MicroVm, make: Make) -> None:
+    policy, runtime = make()
+    ran(runtime, "bash", "echo 1 > f")
+
+    used = vm.usage(policy, runtime)
+
+    assert 0 < used.memory_bytes < used.allowed.memory_bytes
+    assert 0 < used.disk_bytes
 
 
 @pytest.mark.parametrize("more", [{"hosts": ("example.org",)}, {"project": "/srv"}], ids=["a network", "a project"])

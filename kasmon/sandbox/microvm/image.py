@@ -22,7 +22,7 @@ from kasmon.paths import Places, private_folder, write_private
 from kasmon.sandbox.microvm import packages
 from kasmon.sandbox.microvm.packages import MERGED, Package, fetch, unpack
 
-FORMAT: Final = 1
+FORMAT: Final = 2
 MODULES: Final = ("virtio_pci", "virtio_blk", "virtio_console", "virtio-rng")
 """Parts of the kernel that are loaded before the disk can be seen; with what these need."""
 ETC: Final = {
@@ -47,6 +47,7 @@ FOLDERS: Final = (
     "workspace",
 )
 SPARE_BYTES: Final = 16 * MIB
+COMPILE_S: Final = 300.0
 KERNEL, ROOT, BUSYBOX, TOLD = "vmlinux", "root.ext4", "busybox", "image.json"
 LZ4_LEGACY: Final = b"\x02\x21\x4c\x18"
 
@@ -100,7 +101,7 @@ def build(folder: Path, told: Callable[[str], None] = lambda _: None) -> Image:
         work = Path(name)
         fetched = fetch(work / "packages", told)
         fresh = work / "fresh"
-        (fresh / "modules").mkdir(parents=True)
+        (fresh / "modules").mkdir(mode=0o700, parents=True)
         told(f"Unpacking {len(fetched)} packages.")
         kernel = next(package for package in fetched if package.name.startswith("linux-image-"))
         programs = [package for package in fetched if package is not kernel]
@@ -133,7 +134,7 @@ def _kernel(package: Package, work: Path, fresh: Path) -> list[str]:
     """Put the kernel into *fresh*, with the modules that it needs; their names, each behind those that it needs."""
     unpack(package, work, lambda name: not name.startswith("usr/share/"))
     packed = next(work.glob("boot/vmlinuz-*"))
-    (fresh / KERNEL).write_bytes(_unpacked(packed.read_bytes()) or packed.read_bytes())
+    write_private(fresh / KERNEL, _unpacked(packed.read_bytes()) or packed.read_bytes())
     (fresh / KERNEL).chmod(0o644)
     every = {path.stem: path for path in work.rglob("*.ko")}
     ordered: list[str] = []
@@ -179,12 +180,13 @@ def _depends(module: bytes) -> list[str]:
 
 def _programs(fetched: Sequence[Package], root: Path, fresh: Path) -> None:
     for name in (*FOLDERS, "usr"):
-        (root / name).mkdir(parents=True)
+        (root / name).mkdir(mode=0o700, parents=True)
     for name in MERGED:
-        (root / "usr" / name).mkdir()
+        (root / "usr" / name).mkdir(mode=0o700)
         (root / name).symlink_to(f"usr/{name}")
     for package in fetched:
         unpack(package, root)
+    _compiled(root)
     shutil.copyfile(root / "usr/bin/busybox", fresh / BUSYBOX)
     for name, text in ETC.items():
         (root / "etc" / name).write_text(text)
@@ -197,6 +199,25 @@ def _programs(fetched: Sequence[Package], root: Path, fresh: Path) -> None:
     for path in [root, *root.rglob("*")]:  # whoever builds it owns it; nobody writes to it
         if not path.is_symlink():
             path.chmod((path.stat().st_mode & 0o755) | (0o755 if path.is_dir() else 0o444))
+
+
+def _compiled(root: Path) -> None:
+    """Compile Python's library with the Python that runs it: nobody can do that inside, and each import would."""
+    libraries = root / "usr/lib/x86_64-linux-gnu"
+    loader = [str(root / "usr/lib64/ld-linux-x86-64.so.2"), "--library-path", str(libraries)]
+    words = ["-s", "-S", "-m", "compileall", "-q", "-s", str(root), "-p", "/", "--invalidation-mode", "unchecked-hash"]
+    try:
+        done = subprocess.run(
+            [*loader, str(root / "usr/bin/python3.11"), *words, str(root / "usr/lib/python3.11")],
+            env={"PYTHONHOME": str(root / "usr"), "LC_ALL": "C.UTF-8"},
+            capture_output=True,
+            text=True,
+            timeout=COMPILE_S,
+        )
+    except (OSError, subprocess.SubprocessError) as error:
+        raise SandboxError("no image was built", f"its python does not run: {error}") from error
+    if done.returncode:
+        raise SandboxError("no image was built", f"its python's library does not compile: {done.stdout[-200:]}")
 
 
 def _disk(root: Path, target: Path) -> None:

@@ -18,6 +18,8 @@ from kasmon.sandbox.jail.process import children, gone, holder, send, started_at
 from kasmon.sandbox.memory import Memories
 
 END_S: Final = 10.0
+SETTLES_S: Final = 2.0
+LOOK_S: Final = 0.005
 SOCKETS: Final = ("box", "door", "qmp")
 
 
@@ -114,8 +116,13 @@ class Lot:
         )
 
     def is_taken(self) -> bool:
-        """Whether a machine lives here, or is about to."""
-        return holder(self.lock) is not None
+        """Whether a machine lives here. One that begins or ends just now is waited for."""
+        until = time.monotonic() + SETTLES_S
+        while holder(self.lock) is not None:
+            if self.runtime() is not None or time.monotonic() > until:
+                return True
+            time.sleep(LOOK_S)
+        return False
 
     def end(self, runtime: Runtime | None = None) -> None:
         """End the machine that lives here, and that of *runtime*, which lives too; nobody can reach it then.

@@ -19,11 +19,12 @@ from kasmon.errors import KasmonError, RefusedError, SandboxError, SnapshotRefus
 from kasmon.model.permission import SessionId
 from kasmon.model.sandbox import SIZES, Policy, Runtime, Tier
 from kasmon.model.snapshot import Maker, Snapshot
-from kasmon.paths import Places, places
+from kasmon.paths import Places, places, write_private
 from kasmon.sandbox.base import Probe, Slept
 from kasmon.sandbox.jail.ground import COPY_ENTRIES, Ground
 from kasmon.sandbox.jail.process import lives
 from kasmon.sandbox.jail.tree import copy
+from kasmon.sandbox.jail.usage import Usage, usage
 from kasmon.sandbox.microvm import emulator, hardware
 from kasmon.sandbox.microvm.beginning import Means, begin, greet
 from kasmon.sandbox.microvm.image import folder_of, found
@@ -70,7 +71,7 @@ class MicroVm:
             return Probe(tier="microvm", ok=False, why=lack.why, hint=lack.hint)
         if found(self.image_folder) is None:
             return Probe(tier="microvm", ok=False, why="there is no image", hint=BUILD_HINT)
-        policy = Policy(session=SessionId(f"probe-{os.getpid()}"), tier="microvm")
+        policy = Policy(session=SessionId(f"vmprobe-{os.getpid()}"), tier="microvm")
         began = time.monotonic()
         try:
             runtime = self.create(policy)
@@ -215,7 +216,7 @@ class MicroVm:
                 if folder != theirs.trees[name]:
                     theirs.trees[name].rmdir()
                     copy(folder, theirs.trees[name], self.ground.owner, limit_bytes=limit, limit_entries=COPY_ENTRIES)
-            theirs.copied.touch(mode=0o600)
+            write_private(theirs.copied, b"")
             return Slept(held=False, snapshot=lot.memories.copy_to(theirs.memories, snapshot).id)
 
     def destroy(self, policy: Policy, runtime: Runtime | None, /) -> None:
@@ -233,6 +234,10 @@ class MicroVm:
             SandboxError: if something of it is left.
         """
         self._clear(policy, None, all_of_it=True)
+
+    def usage(self, policy: Policy, runtime: Runtime, /) -> Usage:
+        """What it uses of this machine: QEMU's memory, and the files that are mirrored of it; beside what it may."""
+        return usage(runtime.pid, tuple(self._lot(policy).trees.values()), SIZES[policy.size])
 
     # What a machine is made from.
 

@@ -15,6 +15,7 @@ from pathlib import Path, PurePosixPath
 from typing import Final, NamedTuple
 
 from kasmon.errors import SandboxError
+from kasmon.paths import write_private
 
 PROGRAMS: Final = (
     "bash", "coreutils", "diffutils", "findutils", "grep", "gzip", "less", "mawk", "nodejs", "procps", "python3", "sed",
@@ -61,9 +62,9 @@ def fetch(folder: Path, told: Callable[[str], None] = lambda _: None) -> list[Pa
     Raises:
         SandboxError: if apt cannot.
     """
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / "partial").mkdir(exist_ok=True)
-    (folder / "status").write_bytes(b"")
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    (folder / "partial").mkdir(mode=0o700, exist_ok=True)
+    write_private(folder / "status", b"")
     options = [
         *("-o", f"Dir::State::status={folder}/status", "-o", f"Dir::Cache::archives={folder}"),
         *("-o", "Dir::Cache::pkgcache=", "-o", "Dir::Cache::srcpkgcache=", "-o", "APT::Architecture=amd64"),
@@ -152,13 +153,23 @@ def unpack(
 
 
 def _put(archive: tarfile.TarFile, member: tarfile.TarInfo, folder: Path) -> None:
-    if not (member.isreg() or member.isdir() or member.issym() or member.islnk()):
-        return
-    if member.isdir() and (folder / member.name).is_dir():
-        return
-    if member.islnk() and not (folder / member.linkname).exists():
-        return
-    archive.extract(member, folder, set_attrs=not member.issym(), filter="fully_trusted")
+    if ".." in PurePosixPath(member.name).parts:
+        raise SandboxError("no image was built", f"a package holds {member.name!r}")
+    target = folder / member.name
+    target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    if member.isdir():
+        target.mkdir(mode=0o700, exist_ok=True)
+    elif member.issym():
+        target.unlink(missing_ok=True)
+        target.symlink_to(member.linkname)
+    elif member.islnk() and (folder / member.linkname).exists():
+        target.unlink(missing_ok=True)
+        target.hardlink_to(folder / member.linkname)
+    elif member.isreg() and (content := archive.extractfile(member)):
+        target.unlink(missing_ok=True)
+        with target.open("xb") as file:
+            shutil.copyfileobj(content, file)
+        target.chmod(member.mode)
 
 
 def _merged(name: str) -> str:

@@ -44,7 +44,7 @@ class Mirror:
             elif what == "folder":
                 self._make_room(folder, name, stat.S_ISDIR)
                 with contextlib.suppress(FileExistsError):
-                    os.mkdir(name, 0o700, dir_fd=folder)
+                    os.mkdir(name, mode=0o700, dir_fd=folder)
                 os.chmod(name, 0o700 | int(str(words["mode"])), dir_fd=folder, follow_symlinks=True)
             elif what == "link":
                 self._remove(folder, name)

@@ -34,7 +34,7 @@ class Tree:
         path = os.path.join(self.root, str(words["path"]).encode("latin-1").decode("utf-8", "surrogateescape"))  # noqa: PTH118
         mode, kind = int(str(words["mode"])), words["kind"]
         if kind == "folder":
-            os.makedirs(path, exist_ok=True)  # noqa: PTH103
+            os.makedirs(path, mode=0o700, exist_ok=True)  # noqa: PTH103
             os.chmod(path, mode)  # noqa: PTH101
         elif kind == "link":
             os.symlink(str(words["target"]).encode("latin-1"), path.encode("utf-8", "surrogateescape"))  # noqa: PTH211
