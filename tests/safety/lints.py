@@ -121,6 +121,7 @@ WRITERS: Final = frozenset(
         ("kasmon/sandbox/microvm/line/steward.py", "asked"),  # inside a machine: the kernel's
         ("kasmon/sandbox/microvm/line/steward.py", "hello"),  # likewise
         ("kasmon/sandbox/microvm/line/trees.py", "put"),  # inside a machine: a workspace's file, with its own mode
+        ("kasmon/sandbox/microvm/machine.py", "_clean"),  # a memory of ours, a secret's bytes in it
         ("kasmon/sandbox/microvm/machine.py", "_write"),  # a memory, 0600, handed to QEMU open
         ("kasmon/sandbox/microvm/packages.py", "_put"),  # a package's file, with its own mode, for a disk
         ("kasmon/sandbox/microvm/stock.py", "make"),  # an empty disk, in a folder of ours

@@ -15,7 +15,7 @@ import pytest
 
 from kasmon.errors import AgentLostError, RefusedError, SandboxError, SnapshotRefusedError
 from kasmon.model.permission import SessionId
-from kasmon.model.sandbox import Policy, Ran, Runtime
+from kasmon.model.sandbox import Credential, Policy, Ran, Runtime
 from kasmon.paths import places
 from kasmon.sandbox.base import Slept
 from kasmon.sandbox.channel import Channel
@@ -328,6 +328,24 @@ def test_its_disk_is_its_limit(make: Make) -> None:
 
 
 # Confinement.
+
+
+def test_of_a_credential_that_node_had_nothing_is_in_the_memory_on_disk(
+    vm: MicroVm, make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It gives nothing back clean: what is left is taken out of the image."""
+    canary = f"canary-{secrets.token_hex(16)}"
+    monkeypatch.setenv("CANARY", canary)
+    policy, runtime = make(credentials=(Credential(name="TOKEN", variable="CANARY"),))
+    with contextlib.closing(Channel(runtime.socket)) as inside:
+        code = "let held = process.env.TOKEN + ''; let x = 41; held.length"
+        inside.run("node", code, timeout_s=60, variables={"TOKEN": canary})
+        inside.forget(["TOKEN"], [canary])
+
+    slept = kept(vm, policy, runtime)
+
+    assert canary.encode() not in memory_of(vm, policy).read_bytes()
+    assert "42\n" == ran(vm.resume(policy, runtime, slept), "node", "x + 1").stdout
 
 
 def test_neither_process_is_roots_and_both_end_together(vm: MicroVm, make: Make) -> None:

@@ -36,4 +36,4 @@ class TestJail(SandboxContract):
 
 def test_a_tier_that_this_version_does_not_have_is_refused_by_name() -> None:
     with pytest.raises(UnableError, match=r"'cloud'.*There are jail, microvm, gvisor, e2b"):
-        tiers.load("cloud")  # type: ignore[arg-type] - a word that a file of another version may hold
+        tiers.load("cloud")  # type: ignore[arg-type]  # a word that a file of another version may hold

@@ -9,6 +9,7 @@ import contextlib
 import errno
 import functools
 import hashlib
+import mmap
 import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -21,6 +22,7 @@ from kasmon.model.sandbox import SIZES, Policy, Runtime, Tier
 from kasmon.model.snapshot import Maker, Snapshot
 from kasmon.paths import Places, places, write_private
 from kasmon.sandbox.base import Probe, Slept
+from kasmon.sandbox.credential import looked_up
 from kasmon.sandbox.jail.ground import COPY_ENTRIES, Ground
 from kasmon.sandbox.jail.process import lives
 from kasmon.sandbox.jail.tree import copy
@@ -33,6 +35,7 @@ from kasmon.sandbox.microvm.lot import Lot
 from kasmon.sandbox.microvm.qmp import Orders
 from kasmon.sandbox.microvm.starting import asked
 from kasmon.sandbox.microvm.stock import MEMORY, Stock
+from kasmon.sandbox.scrub import scrubbed
 
 KEEP_S: Final = 60.0
 FILL_S: Final = 120.0
@@ -159,6 +162,7 @@ class MicroVm:
             orders.do("stop")
             with lot.memories.draft() as draft:
                 _write(orders, draft.folder / MEMORY)
+                _clean(policy, draft.folder / MEMORY)
                 snapshot = draft.confirm(self.made_by, turn)
         lot.end(runtime)
         return Slept(held=False, snapshot=snapshot.id)
@@ -349,6 +353,14 @@ class MicroVm:
             if isinstance(error, OSError | ValueError):
                 raise SandboxError("no machine was made", str(error)) from error
             raise
+
+
+def _clean(policy: Policy, path: Path) -> None:
+    """Take out of the memory at *path* what is left of the values of credentials: node gives nothing back clean."""
+    if not policy.credentials:
+        return
+    with path.open("r+b") as file, mmap.mmap(file.fileno(), 0) as memory:
+        scrubbed(memory, looked_up(policy.credentials))
 
 
 def _write(orders: Orders, path: Path) -> None:
