@@ -229,15 +229,22 @@ class MicroVm:
         Raises:
             SandboxError: if something of it is left.
         """
-        self._clear(policy, runtime, all_of_it=False)
+        self._lot(policy).end(runtime if runtime is not None and self.find(policy, runtime) else None)
+        self._clear(policy, ("home", "workspace"))
 
-    def forget(self, policy: Policy, /) -> None:
+    def forget(self, policy: Policy, /) -> str:
         """Remove what is kept of a session whose sandbox is destroyed: its home and a workspace of our own. Idempotent.
+
+        Returns:
+            Where the copy of its folder lies, which stays, since something in it is otherwise than there; else "".
 
         Raises:
             SandboxError: if something of it is left.
         """
-        self._clear(policy, None, all_of_it=True)
+        self.destroy(policy, None)
+        kept = self.ground.kept_copy(policy.session, policy.workspace)
+        self._clear(policy, ("workspace",) if kept else ())
+        return str(kept) if kept else ""
 
     def usage(self, policy: Policy, runtime: Runtime, /) -> Usage:
         """What it uses of this machine: QEMU's memory, and the files that are mirrored of it; beside what it may."""
@@ -335,10 +342,9 @@ class MicroVm:
         if not self.find(policy, runtime):
             raise SandboxError(f"the machine of {policy.session!r} is gone", "QEMU has ended")
 
-    def _clear(self, policy: Policy, runtime: Runtime | None, *, all_of_it: bool) -> None:
-        self._lot(policy).end(runtime if runtime is not None and self.find(policy, runtime) else None)
+    def _clear(self, policy: Policy, but: Sequence[str]) -> None:
         try:
-            self.ground.clear(policy.session, all_of_it=all_of_it)
+            self.ground.clear(policy.session, but)
         except OSError as error:
             raise SandboxError(f"something of the machine of {policy.session!r} is left", str(error)) from error
 
