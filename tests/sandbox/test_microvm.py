@@ -200,6 +200,19 @@ def test_a_disk_that_is_full_in_the_middle_of_it_leaves_the_machine_and_the_memo
     assert "42\n" == ran(vm.resume(policy, again, slept), "python", "print(x)").stdout
 
 
+def test_a_file_that_cannot_be_put_outside_keeps_it_awake_and_is_told(vm: MicroVm, make: Make) -> None:
+    policy, runtime = make()
+    outside = Path(runtime.workspace)
+    (outside / "taken").mkdir()
+    (outside / "taken" / "by").touch()
+    ran(runtime, "bash", "echo x > taken")
+    with pytest.raises(SandboxError, match="could not all be put outside"):
+        kept(vm, policy, runtime)
+
+    assert "x\n" == ran(runtime, "bash", "cat taken").stdout
+    kept(vm, policy, runtime)
+
+
 def test_qemu_killed_while_its_memory_is_written_leaves_no_memory_that_counts(vm: MicroVm, make: Make) -> None:
     policy, runtime = make()
     lot = Lot(vm.ground, policy)

@@ -8,6 +8,7 @@ import contextlib
 import os
 import secrets
 import shutil
+import signal
 import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -31,7 +32,7 @@ from kasmon.sandbox.gvisor import bundle, image
 from kasmon.sandbox.gvisor.runsc import Runsc
 from kasmon.sandbox.jail.arguments import USER, WORKSPACE
 from kasmon.sandbox.jail.ground import Ground
-from kasmon.sandbox.jail.process import lives, started_at, tree
+from kasmon.sandbox.jail.process import gone, lives, send, started_at, tree
 from kasmon.sandbox.jail.scenery import scene
 from kasmon.sandbox.memory import Memories
 
@@ -39,6 +40,7 @@ WAY: Final = "kasmon.sandbox.gvisor.way"
 LACKS: Final = (
     "the gVisor of Debian 12 knows too little of `statx`: `ls` and `stat` fail in it; shells and Python do not"
 )
+END_S: Final = 5.0
 READY_S: Final = 20.0
 LIVES: Final = ("running", "paused")
 IMAGE: Final = "checkpoint.img"
@@ -174,6 +176,8 @@ class Gvisor:
             except BaseException:
                 self._not_written(policy, draft.folder)
                 raise
+        if not gone(runtime.pid, runtime.started, END_S):  # runsc ends it behind what it answers
+            send(runtime.pid, signal.SIGKILL, runtime.started)
         self._runsc.delete_behind(runtime.remote)
         return Slept(held=False, snapshot=snapshot.id)
 

@@ -157,7 +157,11 @@ class MicroVm:
             with Orders(lot.orders) as orders:
                 orders.do("stop")
             return Slept(held=True)
-        asked(lot.control, KEEP_S, "freeze")
+        faults = asked(lot.control, KEEP_S, "freeze").get("faults")
+        if faults:
+            greet(lot)
+            why = f"its files could not all be put outside ({'; '.join(map(str, faults))})"
+            raise SandboxError(f"the machine of {policy.session!r} was not put to sleep", why)
         with Orders(lot.orders) as orders:
             orders.do("stop")
             with lot.memories.draft() as draft:
