@@ -119,7 +119,7 @@ def confined(
             policy,
             argv,
             launch.workdir,
-            _inside(policy, launch.workdir, variables) | looked.values,
+            seen_inside(policy, launch.workdir, variables) | looked.values,
             belongings=belongings.binds,
             path=(BIN,),
         )
@@ -196,13 +196,13 @@ def _must_be_jail(launch: Launch) -> None:
         raise UnableError(f"no agent runs in a sandbox {launch.sandbox!r} with this version of kasmon.")
 
 
-def _inside(policy: Policy, workdir: str, variables: Mapping[str, str]) -> dict[str, str]:
+def seen_inside(policy: Policy, workdir: str, variables: Mapping[str, str]) -> dict[str, str]:
     """*variables*, without those that name what is not there inside."""
     targets = [workdir, *(mount.target or mount.source for mount in policy.mounts)]
     there = (*SEEN, *targets)
     kept = {
         name: value
         for name, value in variables.items()
-        if name not in LOCATIONS or any(value.startswith(each) for each in there)
+        if name not in LOCATIONS or any(Path(value).is_relative_to(each) for each in there)
     }
     return kept | {"KASMON_CONTEXT": CONTEXT}

@@ -1,0 +1,23 @@
+"""Which variables that name files an agent inside keeps: those whose file it sees."""
+
+import pytest
+
+from kasmon.model.permission import SessionId
+from kasmon.model.sandbox import Mount, Policy
+from kasmon.sandbox.inmate import seen_inside
+
+POLICY = Policy(session=SessionId("abcdefgh"), mounts=(Mount(source="/srv/keys"), Mount(source="/a", target="/b")))
+
+
+@pytest.mark.parametrize("path", ["/usr/lib/ca.pem", "/work", "/work/ca.pem", "/srv/keys/ca.pem", "/b/ca.pem"])
+def test_what_lies_in_a_folder_that_is_inside_is_kept(path: str) -> None:
+    assert path == seen_inside(POLICY, "/work", {"SSL_CERT_FILE": path})["SSL_CERT_FILE"]
+
+
+@pytest.mark.parametrize("path", ["/workshop/ca.pem", "/srv/keys-old/ca.pem", "/a/ca.pem", "/home/me/ca.pem", "ca.pem"])
+def test_what_only_begins_like_one_is_not(path: str) -> None:
+    assert "SSL_CERT_FILE" not in seen_inside(POLICY, "/work", {"SSL_CERT_FILE": path})
+
+
+def test_what_names_no_file_is_kept() -> None:
+    assert "x" == seen_inside(POLICY, "/work", {"LANG": "x"})["LANG"]
