@@ -110,4 +110,5 @@ def environment(launch: Launch, variables: Mapping[str, str], sdk: str) -> dict[
 
 def config_folder(variables: Mapping[str, str]) -> str:
     """Where the agent keeps what it remembers."""
-    return variables.get("CLAUDE_CONFIG_DIR") or os.path.join(variables.get("HOME", "/"), ".claude")  # noqa: PTH118
+    home = variables.get("HOME", "/")
+    return variables.get("CLAUDE_CONFIG_DIR") or os.path.join(home, ".claude")  # noqa: PTH118 - any text may stand there
