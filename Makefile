@@ -6,7 +6,7 @@ PYTHON = $(VENV)/bin/python -P
 READY = $(VENV)/.ready
 AGENTS = .cache/agents
 AGENTS_READY = $(AGENTS)/.ready
-SANDBOX_TESTS = $(shell grep -rl 'mark\.sandboxes' tests --include '*.py' | sort)
+SANDBOX_TESTS = $(shell grep -rlE 'mark\.(sandboxes|core)' tests --include '*.py' | sort)
 SNAPSHOT_TESTS = $(shell find tests -type d -path '*/__snapshots__/*' | sed 's|__snapshots__/\(.*\)|\1.py|')
 
 # sh: `get NAME` installs a system package if that takes no password; $line is what a person would type.
@@ -39,32 +39,37 @@ PYTHON_WITH = python_with() { \
 	return 1; \
 	}
 
-.PHONY: run test agents test-agents test-sandboxes check bench confusion record-screens screenshots lock tmux sshd shells jail \
-	gvisor machine clean
+.PHONY: run test chaos agents test-agents test-agents-in-machines test-sandboxes test-interpreters test-web check bench confusion record-screens \
+	screenshots lock tmux sshd shells jail browser gvisor machine clean
 .NOTPARALLEL:
 
 run: $(READY) tmux
 	@if [ -t 0 ] && [ -t 1 ]; then $(VENV)/bin/kasmon demo; else $(VENV)/bin/kasmon demo --headless 5; fi
 
 # Snapshot tests run in a process of their own, beside the others: only then are pictures reported that no test uses any
-# more.
+# more. Compiled anew is what changed: the tests start hundreds of processes, and each worker reads each test file.
 test: $(READY) tmux
-	@status=0; pictures=; told=$$(mktemp); \
+	@$(PYTHON) -m compileall -q kasmon
+	@status=0; pictures=; told=$$(mktemp); export PYTHONDONTWRITEBYTECODE=; \
 	$(if $(SNAPSHOT_TESTS),$(PYTHON) -m pytest $(SNAPSHOT_TESTS) >"$$told" 2>&1 & pictures=$$!;) \
 	$(PYTHON) -m pytest -n 4 $(SNAPSHOT_TESTS:%=--ignore=%) || status=$$?; \
 	if [ -n "$$pictures" ]; then wait $$pictures || status=$$?; cat "$$told"; fi; \
 	rm -f "$$told"; exit $$status
 
 # Real agents against a model server on loopback; KASMON_REQUIRE_AGENTS names those that must be there. Then what their
-# screens and they themselves were taken for: it fails where that was sure and wrong. Two at a time, since they mostly wait;
+# screens and they themselves were taken for: it fails where that was sure and wrong. Three at a time, since they mostly wait;
 # what fails beside another has to pass alone.
-test-agents: $(READY) tmux $(if $(KASMON_AGENT_BIN_DIR),,agents)
+test-agents: $(READY) tmux gvisor $(if $(KASMON_AGENT_BIN_DIR),,agents)
 	@rm -rf .cache/evidence
 	@status=0; export KASMON_REQUIRE_AGENTS="$${KASMON_REQUIRE_AGENTS-claude,codex}"; \
-	$(PYTHON) -m pytest -n 2 -m agents -o timeout=180 tests/agents || \
+	$(PYTHON) -m pytest -n 3 -m agents -o timeout=180 tests/agents || \
 	KASMON_EVIDENCE=anew $(PYTHON) -m pytest -m agents -o timeout=180 --last-failed --last-failed-no-failures=none tests/agents || status=$$?; \
 	$(PYTHON) -m tests.screens.matrix golden live || status=$$?; \
 	exit $$status
+
+# Real agents in virtual machines, which emulate a processor where no KVM carries them: minutes, and no part of the above.
+test-agents-in-machines: $(READY) tmux machine $(if $(KASMON_AGENT_BIN_DIR),,agents)
+	@$(PYTHON) -m pytest -m emulated tests/agents
 
 agents: $(AGENTS_READY)
 
@@ -80,6 +85,20 @@ confusion: $(READY)
 # KASMON_REQUIRE_SANDBOXES names that kind.
 test-sandboxes: $(READY) tmux jail gvisor machine
 	@$(PYTHON) -m pytest -n 3 -m sandboxes $(SANDBOX_TESTS)
+
+# All that interpreters promise, in every tier; of that `test-sandboxes` runs the core.
+test-interpreters: $(READY) jail gvisor machine
+	@$(PYTHON) -m pytest -n 3 -m tiers tests/sandbox/test_inside_*.py
+
+# Fifty agents, and all that can go wrong at random, for so many seconds; then whether the ten promises held. SEED does the
+# same deeds again.
+CHAOS_S = 300
+chaos: $(READY) tmux
+	@PYTHONPATH=. $(PYTHON) -m tests.chaos --seconds $(CHAOS_S) $(if $(SEED),--seed $(SEED))
+
+# The dashboard in a real browser without a window; skipped where none can be had, unless KASMON_REQUIRE_WEB asks for it.
+test-web: $(READY) tmux browser
+	@$(PYTHON) -m pytest -m web tests/web
 
 check: $(READY)
 	$(PYTHON) -m ruff format --check .
@@ -143,6 +162,11 @@ shells:
 	@$(GET); for each in zsh fish; do command -v "$$each" >/dev/null || get "$$each" || \
 		echo "$$each is missing: its completion is not tested ($$line)."; done
 
+browser:
+	@$(GET); for each in chromium chromium-browser google-chrome; do \
+		if command -v "$$each" >/dev/null; then exit 0; fi; done; \
+	get chromium || echo "chromium is missing: the web view is not tested in a browser ($$line)."
+
 # What jails are made of, and what their tests run in them. Other systems than Linux have none.
 jail:
 	@[ "$$(uname)" = Linux ] || exit 0; $(GET); \
@@ -151,11 +175,13 @@ jail:
 		echo "$${each%:*} is missing: the tests of sandboxes need it ($$line)."; \
 	done
 
-# A kernel in user space, which restores a memory only as root: nobody else gets it. Where there is no package of it, the
-# tests that need it are skipped, unless KASMON_REQUIRE_SANDBOXES names it.
-gvisor:
+# A kernel in user space, which restores a memory only as root: nobody else gets it. Debian 12's is older than what the
+# tests run, and is tested too where it is there. Where there is none at all they are skipped, unless
+# KASMON_REQUIRE_SANDBOXES names it.
+gvisor: $(READY)
 	@[ "$$(uname)" = Linux ] && [ "$$(id -u)" = 0 ] || exit 0; $(GET); \
-	command -v runsc >/dev/null || get runsc || echo "runsc is missing: the tests of gVisor need it ($$line)."
+	command -v runsc >/dev/null || get runsc || echo "runsc is missing: the tests of gVisor need it ($$line)."; \
+	$(PYTHON) -m tests.sandbox.gvisors
 
 # What virtual machines are played with, and what they start from: an image of Debian's packages, built once, in .cache.
 # Elsewhere than on such a system the tests of machines are skipped and say why.

@@ -1,5 +1,6 @@
 """What every test may rely on: a kasmon of its own, a terminal of one kind, no blocked loop."""
 
+import gc
 import inspect
 import os
 import shutil
@@ -19,6 +20,18 @@ EXCUSED = (
 """Blocking calls that the loop may make, each by the function that it is made in."""
 CONTEXT = ("SESSION", "TASK", "WAVE", "PEERS", "PLAN", "DEV", "LIFELINE")
 """What a kasmon that runs these tests may have put into the environment."""
+
+
+def pytest_collection(session: pytest.Session) -> None:
+    """Ten thousand tests and what they import are no garbage: none is looked for while they are collected."""
+    gc.disable()
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Nor is it ever again looked for among them."""
+    gc.collect()
+    gc.freeze()
+    gc.enable()
 
 
 @pytest.fixture(autouse=True)

@@ -15,8 +15,10 @@ import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
+from tests.syntax import modules, nodes
+
 ROOT = Path(__file__).parent.parent
-OF_EXTRAS = ("kasmon/backends/", "kasmon/mcp/", "kasmon/sandbox/e2b/", "kasmon/tui/desktop.py")
+OF_EXTRAS = ("kasmon/backends/", "kasmon/mcp/", "kasmon/sandbox/e2b/", "kasmon/tui/desktop.py", "kasmon/web/")
 """Where what an extra brings may be imported."""
 
 READ_THEMES = """
@@ -107,12 +109,12 @@ def test_every_entry_point_names_a_module_that_is_installed(distribution: Distri
 def imported() -> dict[str, set[str]]:
     """The modules of others that kasmon imports, and the files of ours that do."""
     found: dict[str, set[str]] = {}
-    for path in (ROOT / "kasmon").rglob("*.py"):
-        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+    for path, tree in modules().items():
+        for node in nodes(tree):
             names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
             names += [node.module or ""] if isinstance(node, ast.ImportFrom) else []
             for top in {name.partition(".")[0] for name in names} - sys.stdlib_module_names - {"kasmon"}:
-                found.setdefault(top, set()).add(str(path.relative_to(ROOT)))
+                found.setdefault(top, set()).add(path)
     return found
 
 
@@ -121,8 +123,8 @@ def declared(requirements: Sequence[str]) -> set[str]:
 
 
 def test_whatever_is_imported_is_a_declared_dependency_and_the_other_way_round() -> None:
-    """What an extra brings is imported by backends, the process that shows notes on a desktop, `kasmon mcp` and the
-    tier e2b alone; what another package brings along may go with it."""
+    """What an extra brings is imported by backends, the process that shows notes on a desktop, `kasmon mcp`,
+    `kasmon web` and the tier e2b alone; what another package brings along may go with it."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
     always = declared(project["dependencies"])
     extras = set().union(

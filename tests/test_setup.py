@@ -207,7 +207,29 @@ def test_where_the_checks_run_jails_must_be_made(clone: Clone) -> None:
     clone.program("make", 'echo "jails: $KASMON_REQUIRE_SANDBOXES" >>"$CALLS"')
 
     assert 0 == clone.run("bash", ".ci/run").returncode
-    assert ["make test-agents", "jails: jail", "make test-sandboxes", "jails: jail"] == clone.calls[-4:]
+    calls = clone.calls
+    agents, sandboxes = calls.index("make test-agents"), calls.index("make test-sandboxes")
+    assert ["jails: jail", "jails: jail"] == [calls[agents + 1], calls[sandboxes + 1]]
+
+
+def test_where_the_checks_run_the_web_view_must_be_seen_in_a_browser(clone: Clone) -> None:
+    clone.program("make", 'echo "web: $KASMON_REQUIRE_WEB" >>"$CALLS"')
+
+    assert 0 == clone.run("bash", ".ci/run").returncode
+    assert ["make test-web", "web: 1"] == clone.calls[-2:]
+
+
+def test_root_gets_the_browser_that_is_missing_and_nobody_a_second_one(clone: Clone) -> None:
+    clone.ready()
+    clone.program("id", "echo 0")
+    clone.program("tmux")
+    clone.program("apt-get")
+
+    assert 0 == clone.run("make", "test-web").returncode
+    assert ["apt-get install -y chromium", "python -P -m pytest -m web tests/web"] == clone.calls[-2:]
+    clone.program("google-chrome")
+    clone.run("make", "browser")
+    assert 1 == len([call for call in clone.calls if "chromium" in call])
 
 
 def test_the_environment_is_made_from_the_lock_by_the_first_python_that_is_new_enough(clone: Clone) -> None:
@@ -270,7 +292,8 @@ def test_the_checks_run_before_every_kind_of_test(clone: Clone) -> None:
 
     assert 0 == clone.run("bash", ".ci/run").returncode
     assert [
-        "make check", "make sshd", "make shells", "make jail", "make test", "make test-agents", "make test-sandboxes"
+        "make check", "make sshd", "make shells", "make jail", "make test", "make chaos CHAOS_S=60",
+        "make test-agents", "make test-sandboxes", "make test-web",
     ] == clone.calls  # fmt: skip
 
 
@@ -284,11 +307,12 @@ def test_the_first_failure_ends_the_checks(clone: Clone) -> None:
 def test_a_failing_picture_fails_make_test_and_the_other_tests_run_all_the_same(clone: Clone) -> None:
     clone.ready()
     clone.program("tmux")
-    clone.program(".venv/bin/python", 'case "$*" in *-n*) ;; *) exit 1 ;; esac')
+    clone.program(".venv/bin/python", 'case "$*" in *-n*|*compileall*) ;; *) exit 1 ;; esac')
     (clone.tree / "tests" / "tui" / "__snapshots__" / "test_pictures").mkdir(parents=True)
 
     assert 0 != clone.run("make", "test").returncode
     assert [
+        "python -P -m compileall -q kasmon",
         "python -P -m pytest -n 4 --ignore=tests/tui/test_pictures.py",
         "python -P -m pytest tests/tui/test_pictures.py",
     ] == sorted(clone.calls)

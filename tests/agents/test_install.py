@@ -129,7 +129,7 @@ def test_the_tests_of_agents_ask_for_claude_and_codex_unless_told_otherwise(clon
     clone.environ["KASMON_REQUIRE_AGENTS"] = "all"
     clone.run("make", "test-agents")
 
-    assert "python -P -m pytest -n 2 -m agents -o timeout=180 tests/agents" in clone.calls
+    assert "python -P -m pytest -n 3 -m agents -o timeout=180 tests/agents" in clone.calls
     assert ["asks for claude,codex", "asks for all"] == [call for call in clone.calls if call.startswith("asks")]
 
 
@@ -139,7 +139,7 @@ def test_agents_of_another_folder_make_no_installation(clone: Clone) -> None:
 
     assert 0 == clone.run("make", "test-agents").returncode
     assert [
-        "python -P -m pytest -n 2 -m agents -o timeout=180 tests/agents",
+        "python -P -m pytest -n 3 -m agents -o timeout=180 tests/agents",
         "python -P -m tests.screens.matrix golden live",
     ] == clone.calls
 
@@ -147,7 +147,7 @@ def test_agents_of_another_folder_make_no_installation(clone: Clone) -> None:
 def test_what_fails_beside_another_agent_has_to_pass_alone(clone: Clone) -> None:
     clone.program("tmux")
     clone.environ["KASMON_AGENT_BIN_DIR"] = "/elsewhere"
-    clone.program(".venv/bin/python", 'case "$*" in *"-n 2"*) exit 1 ;; *--last-failed*) exit "${ALONE-0}" ;; esac')
+    clone.program(".venv/bin/python", 'case "$*" in *"-n 3"*) exit 1 ;; *--last-failed*) exit "${ALONE-0}" ;; esac')
 
     assert 0 == clone.run("make", "test-agents").returncode
     clone.environ["ALONE"] = "1"
