@@ -31,6 +31,7 @@ from kasmon.supervisor.begin import begin
 from kasmon.supervisor.create import NewSession, prepare
 from kasmon.supervisor.embedded import EmbeddedTerminal
 from kasmon.supervisor.find import find
+from kasmon.supervisor.local_config import for_session
 from kasmon.supervisor.look import look_once
 
 INTERRUPT: Final = "\x03"
@@ -83,6 +84,8 @@ class ExecutionSession:
         spec = self._spec
         check(spec)
         config = self._config if self._config is not None else await asyncio.to_thread(in_force, self._places)
+        here = await asyncio.to_thread(for_session, self._places, config, str(workdir), spec.agent)
+        config = here.config
         mode = (await asyncio.to_thread(resolve, config, spec.agent, spec.mode, spec.argv)).mode
         wanted = NewSession(
             name=spec.name,

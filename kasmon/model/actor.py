@@ -10,7 +10,7 @@ from random import Random
 from typing import Final, Literal
 
 from kasmon.errors import SessionBusyError, SessionEndedError
-from kasmon.model.command import Answer, Launch, Prompt
+from kasmon.model.command import Answer, Launch, Prompt, Sender
 from kasmon.model.event import Event, SessionEnded, TurnEnded, TurnStarted
 from kasmon.model.permission import Request, RequestId
 from kasmon.model.player import Ending, Move, Moves, Pause, Player
@@ -167,7 +167,7 @@ class Actor:
         yield from self._play("agent")
         return None
 
-    def _play(self, by: Literal["user", "wave", "peer", "agent"]) -> Moves:
+    def _play(self, by: Sender | Literal["agent"]) -> Moves:
         """One turn: steps, from the newest script down to one that rests, until one of them ends it."""
         self.busy = True
         yield TurnStarted(at=self._player.now, prompt=self._frames[-1].shown, by=by)

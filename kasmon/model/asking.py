@@ -1,22 +1,20 @@
 """What a scripted agent asks a person, which rule "always" adds, and what it does with the answer."""
 
-import re
 from collections.abc import Iterable
 from typing import Final, TypeAlias
 
 import msgspec
 
-from kasmon.errors import StaleRequestError, UnableError
+from kasmon.errors import UnableError
+from kasmon.model.answer import must_fit
 from kasmon.model.command import Answer
 from kasmon.model.permission import AskKind, Decision, Request, RequestId, SessionId, sealed
+from kasmon.model.rule import PLAIN, SUBCOMMAND
 from kasmon.model.step import Approve, Ask, Login, Notice, Question, Say, Script, Tool
 
 Asking: TypeAlias = Ask | Question | Approve | Login
 """The steps that wait for a person."""
 SIGN_IN: Final = "Open https://login.example and enter the code KASM-0001, then say that you have signed in."
-PLAIN: Final = re.compile(r"[\w@%+=:,./ -]+")
-"""A command without quotes, expansions or operators: what it says is what runs."""
-SUBCOMMAND: Final = re.compile(r"[a-z][a-z0-9-]*")
 
 
 def request_for(step: Asking, request: RequestId, session: SessionId, now: float) -> Request:
@@ -63,13 +61,7 @@ def check(answer: Answer, request: Request) -> None:
         StaleRequestError: if it means another text.
         UnableError: if its decision, input or labels do not fit.
     """
-    if answer.digest != request.digest:
-        raise StaleRequestError(request.id)
-    if answer.decision not in request.choices:
-        offered = ", ".join(request.choices)
-        raise UnableError(
-            f"request {request.id!r} does not take {answer.decision.value!r}.", hint=f"It takes {offered}."
-        )
+    must_fit(request, answer)
     if answer.decision is Decision.EDIT:
         lacking = [key for key in request.input if not isinstance((answer.input or {}).get(key), str)]
         if lacking:

@@ -34,7 +34,7 @@ class Need(StrEnum):
 
 
 RANKS: Final = {need: rank for rank, need in enumerate(Need)}
-WAITING: Final = frozenset({SessionState.IDLE, SessionState.STANDBY, SessionState.ENDED})
+WAITING: Final = frozenset({SessionState.IDLE, SessionState.STANDBY, SessionState.PAUSED, SessionState.ENDED})
 """States in which a session of a wave has done its part, and waits for the others."""
 LEAST_S: Final = 1.0
 """Who only just began to wait counts as waiting for so long, in seconds, so that its peers count at once."""

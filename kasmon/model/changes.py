@@ -4,6 +4,7 @@ from collections.abc import Iterator, Sequence
 from itertools import zip_longest
 from typing import Final, NamedTuple, TypeAlias
 
+from kasmon.model import diff
 from kasmon.model.diff import HUNK, numbered
 from kasmon.model.text import BLANK, Line, Span, Token, cells, fitted
 
@@ -26,10 +27,10 @@ class FileChange(NamedTuple):
     """`new`, `deleted`, or empty."""
 
 
-def split(diff: str) -> tuple[FileChange, ...]:
-    """The files of a git *diff*, in its order."""
+def split(whole: str) -> tuple[FileChange, ...]:
+    """The files of *whole*, a diff of git's, in its order."""
     files: list[list[str]] = []
-    for line in diff.split("\n"):
+    for line in whole.split("\n"):
         if line.startswith("diff --git "):
             files.append([line])
         elif files:
@@ -39,24 +40,19 @@ def split(diff: str) -> tuple[FileChange, ...]:
 
 def unified(change: FileChange, width: int) -> list[Line]:
     """*change* in one column of *width* cells."""
-    digits = _digits(change.lines)
-    rows: list[Line] = []
-    for number, span in numbered(change.lines):
-        first = ((f"{number:>{digits}} ", Token.NUMBER),)
-        rows += fitted([span], width, first, ((" " * (digits + 1), Token.NUMBER),), words=False)
-    return rows
+    return diff.drawn(change.lines, width)
 
 
 def beside(change: FileChange, width: int) -> list[Line]:
     """*change* in two columns, what was there left of what is; *width* is that of both."""
     column = (width - len(GAP)) // 2
-    digits = _digits(change.lines)
+    digits = diff.digits(change.lines)
     rows: list[Line] = []
     for old, new in _pairs(change.lines):
         if old[1] == new[1] and old[1][1] in (Token.HUNK, Token.FAINT):
             rows += fitted([old[1]], width, words=False)
             continue
-        left, right = (_column(cell, column, digits) for cell in (old, new))
+        left, right = (diff.row(*cell, digits, column) for cell in (old, new))
         for one, other in zip_longest(left, right, fillvalue=BLANK):
             rows.append(Line((*_padded(one, column), (GAP, Token.FAINT), *other.spans)))
     return rows
@@ -113,16 +109,6 @@ def _pairs(lines: Sequence[str]) -> Iterator[tuple[Cell, Cell]]:
 _NOTHING: Final[Cell] = ("", ("", Token.FAINT))
 
 
-def _column(cell: Cell, width: int, digits: int) -> list[Line]:
-    number, span = cell
-    first = ((f"{number:>{digits}} ", Token.NUMBER),)
-    return fitted([span], width, first, ((" " * (digits + 1), Token.NUMBER),), words=False)
-
-
 def _padded(line: Line, width: int) -> tuple[Span, ...]:
     used = sum(cells(text) for text, _ in line.spans)
     return (*line.spans, (" " * max(0, width - used), Token.TEXT))
-
-
-def _digits(lines: Sequence[str]) -> int:
-    return max((len(number) for number, _ in numbered(lines)), default=1)

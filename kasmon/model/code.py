@@ -22,6 +22,7 @@ LANGUAGES: Final = {
 LONGEST: Final = 6000
 """Code longer than this, in characters, keeps one colour."""
 LONGEST_LINE: Final = 400
+"""Likewise with a line that is longer."""
 
 _TOKENS: Final = (
     ("Token.Comment", Token.COMMENT),

@@ -127,7 +127,7 @@ class Restore(Command, frozen=True, kw_only=True, tag="restore"):
 
 
 class Fork(Command, frozen=True, kw_only=True, tag="fork"):
-    """Copy a checkpoint's files and what was kept of its interpreters into a folder for another session."""
+    """Copy the sandbox for another session: a checkpoint's files and what was kept of its interpreters."""
 
     checkpoint: str = ""
     """Empty is a new one, of now."""
@@ -135,6 +135,9 @@ class Fork(Command, frozen=True, kw_only=True, tag="fork"):
     """An empty folder of this machine, for the files."""
     memory: str = ""
     """A file of this machine, for what was kept of the interpreters; empty: for nothing."""
+    session: SessionId = SessionId("")
+    """The session that it is for, which gets all memory too where its tier can copy that, and no checkpoint is named;
+    what it got is written to its origin."""
 
 
 class Allow(Command, frozen=True, kw_only=True, tag="allow"):
@@ -224,6 +227,8 @@ class Launch(msgspec.Struct, frozen=True, kw_only=True):
     """Why the mode that was asked for is not the mode it runs in."""
     bypassing: bool = False
     """The agent was told to skip permissions; marked in its row."""
+    brought: str = ""
+    """What its profile was known by, where a trusted `.kasmon.toml` of its folder made it; empty where none did."""
     sandbox: Tier | None = None
     """What confines it; None is nothing. How is in the session's `sandbox.json`."""
     window: str = ""

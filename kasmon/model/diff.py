@@ -11,15 +11,22 @@ HEADERS: Final = ("--- ", "+++ ", "diff ", "index ")
 SIDES: Final = {"-": Token.REMOVED, "+": Token.ADDED, " ": Token.SAME, "": Token.SAME}
 
 
-def drawn(lines: Sequence[str], width: int, margin: Margin) -> list[Line]:
+def drawn(lines: Sequence[str], width: int, margin: Margin = ()) -> list[Line]:
     """The cleaned *lines* of a diff as rows of at most *width* cells, *margin* left of each."""
-    digits = max((len(number) for number, _ in numbered(lines)), default=1)
-    rows: list[Line] = []
-    for number, span in numbered(lines):
-        first = ((f"{number:>{digits}} ", Token.NUMBER),)
-        rest = ((" " * (digits + 1), Token.NUMBER),)
-        rows += fitted([span], width, (*margin, *first), (*margin, *rest), words=False)
-    return rows
+    places = digits(lines)
+    return [line for number, span in numbered(lines) for line in row(number, span, places, width, margin)]
+
+
+def row(number: str, span: Span, places: int, width: int, margin: Margin = ()) -> list[Line]:
+    """One line of a diff as rows of at most *width* cells, its *number* in so many *places* left of the first."""
+    first = (*margin, (f"{number:>{places}} ", Token.NUMBER))
+    rest = (*margin, (" " * (places + 1), Token.NUMBER))
+    return fitted([span], width, first, rest, words=False)
+
+
+def digits(lines: Sequence[str]) -> int:
+    """How many the longest line number of a diff has."""
+    return max((len(number) for number, _ in numbered(lines)), default=1)
 
 
 def numbered(lines: Sequence[str]) -> Iterator[tuple[str, Span]]:

@@ -9,7 +9,7 @@ from typing import Literal, TypeAlias
 
 import msgspec
 
-from kasmon.model.command import Launch, Mode, Receipt, ReceiptId
+from kasmon.model.command import Launch, Mode, Receipt, ReceiptId, Sender
 from kasmon.model.permission import AskKind, Decision, Request, RequestId, SessionId
 from kasmon.model.sandbox import Phase, Runtime, Tier
 
@@ -74,7 +74,8 @@ class TurnStarted(Fact, frozen=True, kw_only=True, tag="turn.started"):
     """A turn begins, or the one that runs has taken in another prompt."""
 
     prompt: str = ""
-    by: Literal["user", "wave", "peer", "agent"] = "user"
+    by: Sender | Literal["agent"] = "user"
+    """Who began it; `agent`: it goes on by itself."""
 
 
 class MessageSaid(Fact, frozen=True, kw_only=True, tag="message.said"):
@@ -279,7 +280,7 @@ class ReceiptMoved(Fact, frozen=True, kw_only=True, tag="receipt.moved"):
     prompt: str = ""
     """The whole prompt, in the first of a receipt's facts and where a person changed it, so that a queue survives
     its host."""
-    by: Literal["user", "wave", "peer"] = "user"
+    by: Sender = "user"
     """Whose prompt it is; beside `prompt`."""
 
 
@@ -299,13 +300,15 @@ class SandboxMoved(Fact, frozen=True, kw_only=True, tag="sandbox.moved"):
     runtime: Runtime | None = None
     """Where it lives from now on; None: where it lived before."""
     generation: int = 1
-    """The how manieth sandbox of this session it is."""
+    """Which sandbox of this session it is, the first being 1."""
     turn: int = 0
     """How many turns the session had had then."""
     standby_at: float | None = None
     """When it goes to sleep if nobody uses it, in seconds since the epoch; None: it does not."""
+    pause_at: float | None = None
+    """When it is paused, its memory on disk, if nobody uses it; None: it is not, or ends before."""
     expires_at: float | None = None
-    """When it is paused or ends if nobody uses it, or whatever happens; the earlier of the two."""
+    """When it ends if nobody uses it, or whatever happens; the earlier of the two."""
     used_at: float | None = None
     """When it was last used, where no turn tells, in seconds since the epoch; None: when it was known to be before."""
     held: bool = False
@@ -326,6 +329,8 @@ class ConfinementSeen(Fact, frozen=True, kw_only=True, tag="sandbox.confinement"
     ok: bool = False
     mismatches: tuple[str, ...] = ()
     """What is not as it should be, each a few words."""
+    is_proven: bool = True
+    """False: it is there, and nobody can look how: whoever keeps it answers for that."""
     runtime: Runtime | None = None
     """Of an agent inside: where its sandbox lives."""
     pid: int | None = None

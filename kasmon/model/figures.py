@@ -20,7 +20,7 @@ def duration(seconds: float) -> str:
     return f"{minutes} min {rest} s" if minutes < 60 else f"{minutes // 60} h {minutes % 60} min"
 
 
-def clock(at: float, zone: tzinfo | None, *, day: bool = False) -> str:
+def clock(at: float, zone: tzinfo | None = None, *, day: bool = False) -> str:
     """The time of day at *at*, in seconds since the epoch, by the clocks of *zone* (None: this machine's).
 
     A time that no calendar has is shown as `--:--:--`.

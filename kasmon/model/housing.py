@@ -79,9 +79,11 @@ class Housing(msgspec.Struct, frozen=True, kw_only=True):
     phase: Phase = Phase.CREATING
     is_intended: bool = True
     """The phase was begun, and is not known to have been reached."""
+    phase_at: float = 0.0
+    """Since when it is in that phase, or on its way there, in seconds since the epoch."""
     runtime: Runtime | None = None
     generation: int = 0
-    """The how manieth sandbox of this session it is: each begins with nothing in its memory."""
+    """Which sandbox of this session it is, the first being 1: each begins with nothing in its memory."""
     turn: int = 0
     """How many turns the session has had."""
     held: bool = False
@@ -97,11 +99,15 @@ class Housing(msgspec.Struct, frozen=True, kw_only=True):
     """When a turn last began or ended in it, or it was made, woken or used otherwise, in seconds since the epoch."""
     standby_at: float | None = None
     """When it goes to sleep if nobody uses it."""
+    pause_at: float | None = None
+    """When it is paused, its memory on disk, if nobody uses it."""
     expires_at: float | None = None
-    """When it is paused or ends if nobody uses it, or whatever happens; the earlier of the two."""
+    """When it ends if nobody uses it, or whatever happens; the earlier of the two."""
     why: str = ""
     lost: str = ""
     """What was lost the last time that something was, as one sentence; empty where nothing ever was."""
+    lost_at: float = 0.0
+    """When that was, in seconds since the epoch."""
     confinement: Confinement | None = None
     """None: nobody has looked."""
     usage: Usage | None = None
@@ -125,7 +131,7 @@ def housed(known: Housing | None, event: Event) -> Housing | None:
             lives = known or Housing(tier=event.tier, born_at=event.at, used_at=event.at)
             if event.runtime is not None:  # an agent inside: it makes no other steps to get there
                 lives = msgspec.structs.replace(lives, runtime=event.runtime, phase=Phase.RUNNING, is_intended=False)
-            return msgspec.structs.replace(lives, confinement=seen)
+            return msgspec.structs.replace(lives, confinement=seen if event.is_proven or not event.ok else None)
         case SessionStarted() if known is not None and event.mode is not Mode.INTERPRETER:
             return Housing(tier=known.tier, born_at=event.at, used_at=event.at)
         case SessionEnded() if known is not None and known.runtime is not None and known.runtime.front:
@@ -185,6 +191,7 @@ def _moved(known: Housing, event: SandboxMoved) -> Housing:
         tier=event.tier,
         phase=event.phase,
         is_intended=is_intended,
+        phase_at=known.phase_at if event.phase is known.phase and known.phase_at else event.at,
         runtime=None if is_over else event.runtime or (None if is_new else known.runtime),
         generation=max(event.generation, known.generation),
         held=event.held,
@@ -193,9 +200,11 @@ def _moved(known: Housing, event: SandboxMoved) -> Housing:
         born_at=event.at if is_first else known.born_at,
         used_at=event.at if is_new or event.phase is Phase.RESUMING else event.used_at or known.used_at,
         standby_at=event.standby_at,
+        pause_at=None if is_over else event.pause_at,
         expires_at=None if is_over else event.expires_at,
         why=event.why,
         lost=event.lost or known.lost,
+        lost_at=event.at if event.lost else known.lost_at,
         usage=None if is_new or is_over else known.usage,
         confinement=None if is_new or is_over else known.confinement,
     )

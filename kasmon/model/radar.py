@@ -1,17 +1,17 @@
 """Collision radar: which worktrees change the same file, and which of them the same lines. Pure: diffs in, hits out."""
 
-import re
 from collections.abc import Mapping, Sequence
 from itertools import combinations
 from typing import Final, NamedTuple, TypeAlias
 
 import msgspec
 
+from kasmon.model.diff import HUNK
+
 Span: TypeAlias = tuple[int, int]
 """Lines of the common base, the first and the one behind the last. What is added between two lines holds both."""
 WHOLE: Final[tuple[Span, ...]] = ((0, 1 << 31),)
 """All of a file: a new one, one that was deleted, one that is no text."""
-HUNK: Final = re.compile(r"@@ -(\d+)(?:,(\d+))? \+\d+(?:,\d+)? @@")
 
 
 class Touched(msgspec.Struct, frozen=True):
@@ -53,8 +53,8 @@ def touched(base: str, diff: str, new: tuple[str, ...] = ()) -> Touched:
         elif line.startswith("Binary files ") and line.endswith(" differ"):
             files |= dict.fromkeys(_of_binary(line), WHOLE)
         elif name and (hunk := HUNK.match(line)):
-            start, count = int(hunk[1]), 1 if hunk[2] is None else int(hunk[2])
-            left_old, left_new = count, _added(line)
+            start, count = int(hunk[1]), int(hunk[2] or 1)
+            left_old, left_new = count, int(hunk[4] or 1)
             if files[name] is not WHOLE:
                 files[name] = (*files[name], (start, start + count) if count else (start, start + 2))
     return Touched(base, files)
@@ -108,8 +108,3 @@ def _path(shown: str) -> str:
 def _of_binary(line: str) -> list[str]:
     names = line.removeprefix("Binary files ").removesuffix(" differ").split(" and ")
     return [name for name in names if name != "/dev/null"]
-
-
-def _added(line: str) -> int:
-    number = re.search(r"\+\d+(?:,(\d+))? @@", line)
-    return 1 if number is None or number[1] is None else int(number[1])

@@ -11,6 +11,10 @@ Tier: TypeAlias = Literal["jail", "microvm", "gvisor", "e2b"]
 Interpreter: TypeAlias = Literal["python", "bash", "node"]
 INTERPRETERS: Final[tuple[Interpreter, ...]] = ("python", "bash", "node")
 MIB: Final = 1024 * 1024
+REMEMBERING: Final[frozenset[Tier]] = frozenset({"microvm", "gvisor", "e2b"})
+"""Tiers whose sandboxes can sleep without a process: their memory is on disk, or at the service."""
+COPYING: Final[frozenset[Tier]] = frozenset({"microvm", "gvisor", "e2b"})
+"""Tiers whose sandboxes can be copied with their memory."""
 
 
 class Phase(StrEnum):
@@ -163,5 +167,6 @@ class Ran(msgspec.Struct, frozen=True, kw_only=True):
     background: str = ""
     """What background jobs of earlier runs said since the last one; it is not in `stdout` and `stderr`."""
     turn: int = 0
-    """The how manieth run of this interpreter it was."""
+    """Which run of this interpreter it was, the first being 1."""
     ms: float = 0.0
+    """How long it took, in milliseconds."""

@@ -55,6 +55,8 @@ from kasmon.model.step import (
     Word,
 )
 
+SCRIPTED: Final = "scripted"
+"""The agent that acts a script; nobody else's words are read as one."""
 LONGEST_S: Final = 1e7
 """The longest pause a script may ask for, in seconds."""
 LARGEST: Final = 2**53
@@ -88,6 +90,12 @@ def parse(text: str) -> Script:
             body = _taken(rows) if takes_lines else []
             steps.append(_step(number, row, body, is_first=not steps))
     return tuple(steps)
+
+
+def shown(text: str) -> str:
+    """What a person sees of *text* as a prompt: what its `prompt` line says, where it is a script that has one."""
+    first = next(iter(parse(text)), None) if is_script(text) else None
+    return first.text if isinstance(first, Shown) else text
 
 
 def boot_s(text: str) -> float:

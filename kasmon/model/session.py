@@ -8,8 +8,8 @@ from kasmon.model.command import Launch, Mode, Receipt, ReceiptId, ReceiptState
 from kasmon.model.evidence import Signal
 from kasmon.model.housing import Housing
 from kasmon.model.permission import AskKind, Closed, Request, RequestId, SessionId
+from kasmon.model.progress import Progress
 from kasmon.model.state import ALIVE, ATTENTION, SessionState
-from kasmon.model.stuck import Progress
 
 
 class Tokens(msgspec.Struct, frozen=True, kw_only=True):

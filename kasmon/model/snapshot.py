@@ -1,11 +1,13 @@
 """The memory of a sandbox on disk, as a value: what it is of, what wrote it, and whether it may be gone on from."""
 
-from typing import Literal
+from typing import Final, Literal
 
 import msgspec
 
 from kasmon.model.permission import SessionId
 from kasmon.model.sandbox import Tier
+
+USED: Final = "it was used already"
 
 
 class Maker(msgspec.Struct, frozen=True, kw_only=True):
@@ -56,6 +58,47 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
         return sum(part.size_bytes for part in self.parts)
 
 
+class Judged(msgspec.Struct, frozen=True, kw_only=True):
+    """A memory on disk as it is now."""
+
+    snapshot: Snapshot
+    refused: str = ""
+    """Why nothing may go on from it, as a few words; empty where it may."""
+    is_this_boot: bool = True
+    """The machine was not started anew since."""
+
+    @property
+    def at(self) -> float:
+        return self.snapshot.at
+
+
+class Origin(msgspec.Struct, frozen=True, kw_only=True):
+    """What the sandbox of a forked session began as."""
+
+    source: SessionId
+    """Whose copy it is."""
+    name: str
+    """What that session was called then."""
+    at: float
+    """When it was wanted, in seconds since the epoch."""
+    is_whole: bool = False
+    """The copy was made to its end: only then anything runs on it."""
+    with_memory: bool = False
+    checkpoint: str = ""
+    """The checkpoint of the source that it is a copy of; empty where it has its memory."""
+    why: str = ""
+    """Why it has no memory, as a few words."""
+
+
+def origin_words(origin: Origin) -> str:
+    """How much of its source a fork has: `with its memory`. Pure."""
+    if not origin.is_whole:
+        return "not made to its end"
+    if origin.with_memory:
+        return "with its memory"
+    return f"files and saved state only, because {origin.why or 'nobody knows why'}"
+
+
 def refusal(snapshot: Snapshot, session: SessionId, made_by: Maker, disk_generation: int) -> str:
     """Why nothing may go on from *snapshot*, as a few words; empty where it may. Pure: its files are not looked at.
 
@@ -74,7 +117,7 @@ def refusal(snapshot: Snapshot, session: SessionId, made_by: Maker, disk_generat
     if snapshot.kind == "golden":
         return ""
     if snapshot.used_at is not None:
-        return "it was used already"
+        return USED
     if snapshot.disk_generation != disk_generation:
         return f"it is stale: its disk was at {snapshot.disk_generation}, and is at {disk_generation} now"
     return ""

@@ -8,28 +8,10 @@
 Unless it said that it waits.
 """
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
-
 import msgspec
 
-from kasmon.model.event import (
-    Event,
-    MessageSaid,
-    PlanUpdated,
-    RequestAnswered,
-    SessionStarted,
-    SignalSeen,
-    ThoughtSaid,
-    ToolFinished,
-    ToolStarted,
-    TurnStarted,
-    UsageReported,
-)
+from kasmon.model.session import Session
 from kasmon.model.state import SessionState
-
-if TYPE_CHECKING:
-    from kasmon.model.session import Session
 
 
 class StuckLimits(msgspec.Struct, frozen=True, kw_only=True):
@@ -39,39 +21,7 @@ class StuckLimits(msgspec.Struct, frozen=True, kw_only=True):
     calls: int = 5
 
 
-class Progress(msgspec.Struct, frozen=True, kw_only=True):
-    """What came of an agent's work, as far as its facts tell."""
-
-    at: float = 0.0
-    """When something last came of it, in seconds since the epoch."""
-    call: str = ""
-    """What its last call was, as a digest."""
-    times: int = 0
-    """How often it made that call in a row."""
-    output: int = 0
-    """How many tokens it has written."""
-
-
-def progressed(progress: Progress, event: Event) -> Progress:
-    """*progress* after *event*."""
-    put = msgspec.structs.replace
-    match event:
-        case ToolStarted():
-            call = _digest((event.within, event.tool, event.input or event.title))
-            times = progress.times + 1 if call == progress.call else 1
-            return put(progress, at=event.at, call=call, times=times)
-        case SessionStarted() | TurnStarted():
-            return Progress(at=event.at, output=progress.output)
-        case MessageSaid() | ThoughtSaid() | ToolFinished() | PlanUpdated() | RequestAnswered():
-            return put(progress, at=event.at)
-        case UsageReported() if event.output != progress.output:
-            return put(progress, at=event.at, output=event.output)
-        case SignalSeen(source="hook" | "program"):
-            return put(progress, at=event.at)
-    return progress
-
-
-def stuck(session: "Session", limits: StuckLimits, seen_at: float, now: float) -> str:
+def stuck(session: Session, limits: StuckLimits, seen_at: float, now: float) -> str:
     """Why *session* counts as stuck at *now*; empty where it does not.
 
     Args:
@@ -87,15 +37,9 @@ def stuck(session: "Session", limits: StuckLimits, seen_at: float, now: float) -
     return ""
 
 
-def quiet_since(session: "Session") -> float:
+def quiet_since(session: Session) -> float:
     """Since when the facts of *session* tell of no effect, in seconds since the epoch."""
     return max(session.since, session.progress.at)
-
-
-def _digest(parts: Sequence[str]) -> str:
-    import hashlib  # only here: who only reads what was seen takes no digest, and the library takes 4 ms to load
-
-    return hashlib.sha256("\0".join(parts).encode("utf-8", "replace")).hexdigest()[:16]
 
 
 def _span(seconds: float) -> str:

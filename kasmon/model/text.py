@@ -89,7 +89,12 @@ class Line(msgspec.Struct, frozen=True):
 
 
 BLANK: Final = Line()
-_known: dict[str, int] = {}
+NARROW: Final = (
+    *map(chr, (*range(0x20, 0x7F), *range(0xA0, 0x100))),
+    *"…·•–—‘’“”‹›▶▸▾▴●○◆◇◌◐◔▣▯■□☐☒✓✔✕✗✘✻❯⎿→←↑↓↳⇄⏸│─└├┌┐┘┤┬┴┼╭╮╰╯▌█⟨⟩␤␍␉␠",
+)
+"""What most texts are made of, each one cell: who shows nothing else need not load the tables of all the others."""
+_known = dict.fromkeys(NARROW, 1)
 _clinging = {WIDENER, JOINER}
 """Characters that were measured and belong to the one before them."""
 

@@ -13,8 +13,6 @@ from kasmon.screens.choice import ESCAPE, REFUSALS, Choice, Menu
 
 TAKEN: Final = (Decision.ALLOW, Decision.ALWAYS, Decision.DENY, Decision.CANCEL)
 """What a menu may take beside choosing, in the order in which it is shown."""
-
-
 LONGEST_WORDS: Final = 60
 """So many bytes of own words are typed: they must stand in one row, to be seen there before Enter."""
 

@@ -84,12 +84,11 @@ def patterns(file: ScreenFile) -> Iterator[tuple[Place, str, tuple[str, ...]]]:
     for at, menu in enumerate(file.menu):
         yield ("menu", at, "question"), menu.question, ()
         yield ("menu", at, "choice"), menu.choice, ("label",)
-        if menu.key:
-            yield ("menu", at, "key"), menu.key, ("key",)
-        for key in ("more", "foot", "last", "free", "deaf", "cut", "words", "plain"):
+        for key in ("more", "foot", "last", "free", "deaf", "cut", "words", "plain", "amends"):
             yield ("menu", at, key), getattr(menu, key), ()
-        if menu.covers:
-            yield ("menu", at, "covers"), menu.covers, ("text",)
+        for key, group in (("key", "key"), ("covers", "text"), ("entry", "text"), ("toggle", "on")):
+            if source := getattr(menu, key):
+                yield ("menu", at, key), source, (group,)
         for source in menu.answers.values():
             yield ("menu", at, "answers"), source, ()
     if box := file.composer:

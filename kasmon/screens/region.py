@@ -1,7 +1,6 @@
 """The parts of a screen that rules name: rows from one to another, found by landmarks. Pure."""
 
 import re
-from functools import cached_property
 from typing import Final, NamedTuple
 
 from kasmon.screens.rules import Find, Found, RegionRule
@@ -11,8 +10,6 @@ AREA: Final = re.compile(
     r"screen|top \d{1,3}|bottom \d{1,3}|block|block above composer|above composer(?: \d{1,3})?|composer|below composer"
     r"|cursor|title"
 )
-
-
 LONGEST_JOINED: Final = 1000
 """A pattern sees so many characters of joined rows."""
 
@@ -73,22 +70,18 @@ class Regions:
             self._known[area] = self._between(named) if named else self._built_in(area)
         return self._known[area]
 
-    @cached_property
-    def end(self) -> int:
-        return self.shot.end
-
     def _built_in(self, area: str) -> range | None:
         words = area.split(" ")
         count = int(words.pop()) if words[-1].isdigit() else None
         match " ".join(words):
             case "screen":
-                return range(self.end)
+                return range(self.shot.end)
             case "top":
-                return range(min(count or 0, self.end))
+                return range(min(count or 0, self.shot.end))
             case "bottom":
-                return self._nearest(self.end, count)
+                return self._nearest(self.shot.end, count)
             case "block":
-                return self._block(self.end)
+                return self._block(self.shot.end)
             case "cursor":
                 at = self.shot.cursor_row if self.shot.cursor_visible and self.shot.is_cursor_at_end else None
                 return None if at is None else range(at, at + 1)
@@ -101,12 +94,12 @@ class Regions:
             case "above composer":
                 return self._nearest(box.start, count)
             case "below composer":
-                return range(box.stop, max(box.stop, self.end))
+                return range(box.stop, max(box.stop, self.shot.end))
         return box
 
     def _nearest(self, end: int, count: int | None) -> range:
         """The rows above *end*, so many of which are not blank; all of them without a *count*."""
-        start, left = end, self.end if count is None else count
+        start, left = end, self.shot.end if count is None else count
         while start and left:
             start -= 1
             left -= bool(self.shot.rows[start].text)
@@ -131,10 +124,10 @@ class Regions:
             start = place.row if named.start else place.row + 1
         if named.above:
             pattern = re.compile(named.above)
-            for at in range(start + 1, self.end):
+            for at in range(start + 1, self.shot.end):
                 if pattern.search(self.shot.rows[at].seen):
                     return range(start, at)
-        return range(start, max(start, self.end))
+        return range(start, max(start, self.shot.end))
 
 
 def looks(row: Row, match: re.Match[str], look: str) -> bool:

@@ -6,11 +6,11 @@ has no keys: all that kasmon offers is to go there.
 
 import re
 import unicodedata
-from typing import Final
+from typing import Final, NamedTuple
 
 import msgspec
 
-from kasmon.screens.shot import PLAIN, Row, ScreenShot
+from kasmon.screens.shot import Row, ScreenShot
 
 NEAR: Final = 4
 """So many rows the cursor, or the last row, may be away from the choices."""
@@ -38,6 +38,16 @@ class Guess(msgspec.Struct, frozen=True, kw_only=True):
     """`list`: one of several is marked; `numbers`: the cursor is under numbered ones; `keys`: letters as y/n."""
 
 
+class _Choices(NamedTuple):
+    """A list of two choices or more: its first row, and the row behind it."""
+
+    start: int
+    stop: int
+    has_mark: bool
+    """One of them is marked."""
+    has_numbers: bool
+
+
 def probably_asking(shot: ScreenShot) -> Guess | None:
     """What the screen probably asks, which has not changed for a while; None if it shows no choices at its cursor."""
     at = shot.cursor_row if shot.cursor_visible else shot.end - 1
@@ -47,7 +57,7 @@ def probably_asking(shot: ScreenShot) -> Guess | None:
     row = shot.rows[at].text
     if shot.cursor_visible and shot.is_cursor_at_end and _KEYS.search(_plain(row)):
         return Guess(text=_text(shot, at, at + 1), sign="keys")
-    found = _list(shot)
+    found = _numbered(shot) or _bullets(shot)
     if found is None:
         return None
     start, stop, has_mark, has_numbers = found
@@ -62,9 +72,8 @@ def probably_asking(shot: ScreenShot) -> Guess | None:
     return Guess(text=_text(shot, start, stop), sign="numbers") if waits and len(row.strip()) > 1 else None
 
 
-def _list(shot: ScreenShot) -> tuple[int, int, bool, bool] | None:
-    """The lowest list of two choices or more: its first row, the row behind it, whether one choice is marked,
-    and whether they have numbers."""
+def _numbered(shot: ScreenShot) -> _Choices | None:
+    """The lowest choices with numbers that count up."""
     rows = shot.rows
     entries: list[tuple[int, int | None, bool]] = []
     for at in reversed(range(shot.end)):
@@ -78,11 +87,11 @@ def _list(shot: ScreenShot) -> tuple[int, int, bool, bool] | None:
     numbers = [number for _, number, _ in entries]
     if len(entries) >= 2 and numbers == list(range(numbers[0] or 0, (numbers[0] or 0) + len(numbers))):
         marks = sum(marked for _, _, marked in entries)
-        return entries[0][0], entries[-1][0] + 1, marks == 1, True
-    return _bullets(shot)
+        return _Choices(entries[0][0], entries[-1][0] + 1, marks == 1, True)
+    return None
 
 
-def _bullets(shot: ScreenShot) -> tuple[int, int, bool, bool] | None:
+def _bullets(shot: ScreenShot) -> _Choices | None:
     """Choices without numbers: rows right under each other, one of which has a mark and the others the same indent."""
     rows = shot.rows
     for at in reversed(range(max(0, shot.end - 3 * NEAR), shot.end)):
@@ -96,7 +105,7 @@ def _bullets(shot: ScreenShot) -> tuple[int, int, bool, bool] | None:
             if 0 <= other < shot.end and _goes_with(rows[other].text, column, match["mark"])
         ]
         if beside and (match["mark"] not in "●■◆" or _open_twin(rows, at, column)):
-            return min(at, *beside), max(at, *beside) + 1, True, False
+            return _Choices(min(at, *beside), max(at, *beside) + 1, True, False)
     return None
 
 
@@ -128,8 +137,7 @@ def _is_label(text: str) -> bool:
 
 def _stands_out(row: Row) -> bool:
     """Whether the row is drawn in reverse or on a ground of its own."""
-    grounds = [run.look for run in row.runs if run.look.reverse or run.look.background]
-    return bool(grounds) and any(look != PLAIN and (look.reverse or look.background) for look in grounds)
+    return any(run.look.reverse or run.look.background for run in row.runs)
 
 
 def _plain(text: str) -> str:

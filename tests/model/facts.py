@@ -1,5 +1,6 @@
 """Facts for tests: any fact there may be, and the few that most stories are told with."""
 
+from functools import cache
 from typing import Any, get_args
 
 import msgspec
@@ -36,12 +37,14 @@ NAMES = {
 """Names come back, as in life: half of what happens in a log happens to something that is there."""
 
 
+@cache
 def any_of(kind: type[Fact]) -> st.SearchStrategy[Any]:
-    """Any value of *kind*, whatever its fields are."""
+    """Any value of *kind*, whatever its fields are; made once, since that takes longer than drawing one."""
     shape = msgspec.inspect.type_info(kind)
     return _values(shape)
 
 
+@cache
 def facts() -> st.SearchStrategy[Event]:
     """Any fact."""
     return st.one_of([any_of(kind) for kind in KINDS if kind is not Unknown])

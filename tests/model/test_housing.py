@@ -16,7 +16,7 @@ from kasmon.model.event import (
     TurnStarted,
 )
 from kasmon.model.fold.fact import apply
-from kasmon.model.housing import Housing, housed, must_be_on_disk
+from kasmon.model.housing import Confinement, Housing, housed, must_be_on_disk
 from kasmon.model.permission import SessionId
 from kasmon.model.sandbox import Phase, Runtime
 from kasmon.model.session import Session, created
@@ -162,6 +162,16 @@ def test_a_proof_and_figures_are_of_one_sandbox_and_go_with_it() -> None:
 
     assert another is not None
     assert (None, None) == (another.confinement, another.usage)
+
+
+def test_a_sandbox_that_nobody_can_look_into_is_there_and_not_called_proven_unless_it_is_gone() -> None:
+    there = session(*MADE, ConfinementSeen(at=5.0, ok=True, is_proven=False, runtime=Runtime(front=7)))
+    gone = session(*MADE, ConfinementSeen(at=5.0, ok=False, is_proven=False, mismatches=("its sandbox is gone",)))
+
+    assert there.housing is not None
+    assert (None, 7) == (there.housing.confinement, there.housing.runtime.front if there.housing.runtime else 0)
+    assert gone.housing is not None
+    assert gone.housing.confinement == Confinement(ok=False, mismatches=("its sandbox is gone",), at=5.0)
 
 
 def test_the_newest_checkpoints_are_named_and_all_are_counted() -> None:

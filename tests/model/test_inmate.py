@@ -59,6 +59,24 @@ def test_it_stands_by_until_it_goes_on_whatever_its_screen_says(mode: Mode) -> N
     assert awake.housing.runtime is not None
 
 
+@pytest.mark.parametrize("mode", [Mode.TMUX, Mode.SDK])
+def test_on_disk_it_is_paused_and_goes_on_where_it_then_lives(mode: Mode) -> None:
+    """From memory it goes there by being awake; what stood in front of it is the same process all the while."""
+    on_disk = SandboxMoved(at=12.0, phase=Phase.PAUSED, generation=0, tier="gvisor", snapshot="abc")
+    elsewhere = Runtime(pid=53, started=12.5, front=42)
+    woken = SandboxMoved(at=14.0, phase=Phase.RUNNING, generation=0, tier="gvisor", runtime=elsewhere)
+    paused = session(mode, READS, SEEN, ASLEEP, AWAKE, on_disk, PRINTS)
+    awake = apply(paused, woken)
+
+    assert (SessionState.PAUSED, "sandbox", 12.0, "paused") == (paused.state, paused.source, paused.since, paused.phase)
+    assert (SessionState.PAUSED, 12.0) == (apply(paused, on_disk).state, apply(paused, on_disk).since)
+    assert paused.housing is not None
+    assert ("abc", False, "gvisor") == (paused.housing.snapshot, paused.housing.held, paused.sandbox)
+    assert awake.housing is not None
+    assert (elsewhere, "running") == (awake.housing.runtime, awake.phase)
+    assert SessionState.PAUSED is not awake.state
+
+
 def test_a_turn_after_it_was_woken_is_work() -> None:
     assert SessionState.WORKING is session(Mode.SDK, SEEN, ASLEEP, AWAKE, TurnStarted(at=12.0)).state
     turn = (TurnStarted(at=4.0), TurnEnded(at=5.0, reason="done"))

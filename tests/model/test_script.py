@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kasmon.model.event import PlanItem
-from kasmon.model.script import VERBS, boot_s, is_script, parse
+from kasmon.model.script import VERBS, boot_s, is_script, parse, shown
 from kasmon.model.step import (
     AnyStep,
     Approve,
@@ -180,3 +180,10 @@ def test_any_text_can_be_read_or_its_lines_are_named(text: str) -> None:
     heads = [n for n, line in said.items() if line[0] not in " \t"]
     for head, behind in pairwise([*heads, len(text) + 2]):
         assert any(head <= number < behind for number in numbers), f"line {head} is lost"
+
+
+def test_a_person_sees_a_scripts_prompt_in_its_place_and_any_other_text_as_it_is() -> None:
+    assert "Mend it." == shown("prompt Mend it.\nsay Done.")
+    assert "say Done." == shown("say Done.")
+    assert "Mend it, then\nprompt me." == shown("Mend it, then\nprompt me.")
+    assert "" == shown("")

@@ -2,6 +2,7 @@
 
 import re
 from datetime import UTC
+from unicodedata import category
 
 import pytest
 from hypothesis import given, settings
@@ -38,7 +39,7 @@ from kasmon.model.event import (
     UsageReported,
 )
 from kasmon.model.permission import AskKind, Decision, Request, RequestId, SessionId
-from kasmon.model.text import Line, Token, cells
+from kasmon.model.text import NARROW, Line, Token, cells
 from kasmon.model.transcript import Transcript
 
 AT = 1_800_000_000.0
@@ -82,6 +83,12 @@ TURN = (
     TurnEnded(at=AT + 75),
     SessionEnded(at=AT + 80, exit_code=3),
 )
+
+
+def test_what_is_taken_for_narrow_is_narrow() -> None:
+    """For these no table of widths is loaded."""
+    assert {1} == {wcswidth(character) for character in NARROW}
+    assert not [character for character in NARROW if category(character)[0] == "M"]
 
 
 def test_a_turn_reads_like_a_conversation() -> None:

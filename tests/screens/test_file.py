@@ -1,9 +1,11 @@
 """A screen's file is read strictly: what cannot be used is told with file, line, key and what is allowed."""
 
+import msgspec
 import pytest
 
 from kasmon.errors import ConfigError
 from kasmon.screens.file import parse
+from kasmon.screens.rules import ComposerRule, MenuRule
 
 GOOD = """\
 program = "vim"
@@ -64,6 +66,35 @@ def test_what_is_wrong_is_told_with_its_place(
     assert ("vim.toml", line, key) == (error.file, error.line, error.key)
     assert why in error.why
     assert set(allowed) <= set(error.allowed)
+
+
+@pytest.mark.parametrize(
+    ("table", "kind", "no_pattern"),
+    [
+        ("[[menu]]", MenuRule, {"name", "area", "opens", "opens_it", "then"}),
+        ("[composer]", ComposerRule, {"modes", "clear", "newline"}),
+    ],
+    ids=["menu", "composer"],
+)
+@pytest.mark.parametrize(("source", "why"), [("(a+)+", "it repeats a group"), ("(", "it is no pattern")])
+def test_no_pattern_is_used_that_was_not_checked(
+    table: str, kind: type[msgspec.Struct], no_pattern: set[str], source: str, why: str
+) -> None:
+    """Also not one that a later version adds to the schema."""
+    fields = [each.name for each in msgspec.structs.fields(kind) if each.type is str and each.name not in no_pattern]
+    text = f"{GOOD}\n[composer]\nfirst = '^(?P<draft>.*)'\n"
+
+    for field in fields:
+        kept = "\n".join(line for line in text.split("\n") if not line.startswith(f"{field} ="))
+        with pytest.raises(ConfigError, match=why) as caught:
+            parse(kept.replace(table, f"{table}\n{field} = '{source}'"), "vim.toml")
+        assert caught.value.key.endswith(f".{field}")
+
+
+@pytest.mark.parametrize(("key", "group"), [("key", "key"), ("covers", "text"), ("entry", "text"), ("toggle", "on")])
+def test_a_pattern_that_is_asked_for_a_group_has_it(key: str, group: str) -> None:
+    with pytest.raises(ConfigError, match=rf"has no group \(\?P<{group}>"):
+        parse(GOOD.replace("[[menu]]", f"[[menu]]\n{key} = '^x'"), "vim.toml")
 
 
 def test_the_last_of_several_rules_is_found_by_its_line() -> None:

@@ -47,9 +47,9 @@ from kasmon.model.fold.sandbox import rehoused
 from kasmon.model.fold.signal import noted
 from kasmon.model.fold.state import restated
 from kasmon.model.housing import housed
+from kasmon.model.progress import progressed
 from kasmon.model.session import Session, last_line
 from kasmon.model.state import SessionState
-from kasmon.model.stuck import progressed
 
 REST: Final = frozenset({SessionState.STARTING, SessionState.IDLE, SessionState.STANDBY, SessionState.PAUSED})
 """States out of which work is another turn, in a terminal too."""

@@ -1,5 +1,7 @@
 """A session whose sandbox moves: what it runs in now, its process, and what its phase says of its state."""
 
+from typing import Final
+
 import msgspec
 
 from kasmon.model.command import Mode
@@ -10,6 +12,8 @@ from kasmon.model.housing import Housing, state_of
 from kasmon.model.sandbox import Phase
 from kasmon.model.session import Session
 from kasmon.model.state import SessionState
+
+ASLEEP: Final = frozenset({SessionState.STANDBY, SessionState.PAUSED})
 
 
 def rehoused(before: Session, noted: Session, housing: Housing | None, event: Event) -> Session:
@@ -40,11 +44,10 @@ def dozed(before: Session, noted: Session, event: SandboxMoved) -> Session:
     if before.state in (SessionState.ENDED, SessionState.LOST) or event.step == "intended" or noted.housing is None:
         return noted
     if noted.housing.is_asleep:
-        since = before.since if before.state is SessionState.STANDBY else event.at
-        return msgspec.structs.replace(
-            noted, state=SessionState.STANDBY, source="sandbox", since=since, recheck_at=None
-        )
-    if before.state is not SessionState.STANDBY:
+        since = before.since if before.state in ASLEEP else event.at
+        state = SessionState.STANDBY if noted.housing.held else SessionState.PAUSED
+        return msgspec.structs.replace(noted, state=state, source="sandbox", since=since, recheck_at=None)
+    if before.state not in ASLEEP:
         return noted
     if noted.mode is Mode.TMUX:
         return judged(noted, event.at)

@@ -29,7 +29,7 @@ from kasmon.model.event import (
     TurnEnded,
     TurnStarted,
 )
-from kasmon.model.fold.sandbox import dozed, phased
+from kasmon.model.fold.sandbox import ASLEEP, dozed, phased
 from kasmon.model.fold.signal import judged
 from kasmon.model.session import Session
 from kasmon.model.state import SessionState
@@ -70,7 +70,7 @@ def restated(before: Session, noted: Session, event: Event) -> Session:
         state, source, why, asking = S.LOST, "host", None, None
     elif isinstance(event, SandboxMoved) and noted.mode is not Mode.INTERPRETER:
         return dozed(before, noted, event)
-    elif isinstance(event, SignalSeen) and before.state is S.STANDBY:
+    elif isinstance(event, SignalSeen) and before.state in ASLEEP:
         return noted  # it stands still, whatever its screen says
     elif isinstance(event, SessionStarted | SignalSeen | LineFound) and noted.mode is Mode.TMUX:
         if before.state in _UNMOVED.get(type(event), ()) and before.source != "process":

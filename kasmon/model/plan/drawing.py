@@ -8,7 +8,7 @@ from kasmon.model.plan.spec import Plan, Task
 
 MOST_RAILS: Final = 16
 """Beyond so many, the needs are only written, not drawn."""
-NODE, ASCII_NODE = "●", "*"
+NODE: Final = "●"
 _ASCII: Final = str.maketrans("│─├┤┼┴╰╯●", "|-++++++*")
 
 

@@ -82,5 +82,6 @@ def ended_words(session: Session) -> str:
     if session.signal is not None:
         return f"its agent was ended by {session.signal}"
     if session.exit_code is not None:
-        return f"its agent ended with exit code {session.exit_code}"
+        why = f": {session.end_why}" if session.end_why else ""
+        return f"its agent ended with exit code {session.exit_code}{why}"
     return f"its agent ended: {session.end_why or 'nobody knows why'}"

@@ -13,12 +13,14 @@ check = "pytest -q"           retries = 1, time_limit = "30m"
 
 import re
 import tomllib
-from collections.abc import Mapping
-from typing import Any, Final
+from collections.abc import Callable, Mapping
+from typing import Any, Final, TypeAlias
 
 from kasmon.model.plan.draft import Draft
 from kasmon.model.plan.spec import Fault, Plan, Task
 
+Place: TypeAlias = Callable[[str], int]
+"""Tells on which line a key of one table stands."""
 VARIABLE: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 UNITS: Final = {"s": 1.0, "m": 60.0, "h": 3600.0}
 LONGEST_S: Final = 1e9
@@ -63,13 +65,17 @@ def read(text: str, name: str) -> Draft:
     try:
         table = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
-        place = re.search(r"\(at line (\d+)", str(error))
-        line = int(place[1]) if place else text.count("\n") + 1
+        found = re.search(r"\(at line (\d+)", str(error))
+        line = int(found[1]) if found else text.count("\n") + 1
         return Draft(Plan(name=name), (Fault(line=line, why=f"it is no TOML: {error}"),))
     except (ValueError, RecursionError) as error:  # a number of 5,000 digits, 1,000 lists in each other
         return Draft(Plan(name=name), (Fault(line=0, why=f"it cannot be read as TOML: {error}"),))
     lines, faults = _Lines(text), []
-    faults += _wrong(table, PLAN_KEYS, lambda key: lines.of_key(0, key), "the plan")
+
+    def place(key: str) -> int:
+        return lines.of_key(0, key)
+
+    faults += _wrong(table, PLAN_KEYS, place, "the plan")
     entries = table.get("task", [])
     tasks = []
     if isinstance(entries, list):
@@ -84,15 +90,14 @@ def read(text: str, name: str) -> Draft:
         if key not in ("task", "env") and key in PLAN_KEYS and _fits(value, PLAN_KEYS[key]) and value != ""
     }
     if "limit" in good and good["limit"] < 1:
-        faults.append(Fault(line=lines.of_key(0, "limit"), why=f"the limit is {good.pop('limit')}; it begins at 1"))
-    good["env"] = _names(table, "env", lambda key: lines.of_key(0, key), "the plan", faults)
+        faults.append(Fault(line=place("limit"), why=f"the limit is {good.pop('limit')}; it begins at 1"))
+    good["env"] = _names(table, "env", place, "the plan", faults)
     if bad := [name for name in good["env"] if not VARIABLE.fullmatch(name)]:
         why = f"env of the plan holds {bad[0]!r}; it names variables, whose values are those of whoever runs it"
-        faults.append(Fault(line=lines.of_key(0, "env"), why=why))
-    plan = Plan(**{"name": name, **good, "tasks": tuple(tasks)})
+        faults.append(Fault(line=place("env"), why=why))
     if "advance" not in table and not any(task.wave for task in tasks):
-        plan = Plan(**{"name": name, **good, "advance": "auto", "tasks": tuple(tasks)})
-    return Draft(plan, tuple(faults))
+        good["advance"] = "auto"
+    return Draft(Plan(**{"name": name, **good, "tasks": tuple(tasks)}), tuple(faults))
 
 
 def _task(number: int, entry: Mapping[str, Any], lines: "_Lines", faults: list[Fault]) -> Task:
@@ -146,7 +151,7 @@ def _task(number: int, entry: Mapping[str, Any], lines: "_Lines", faults: list[F
     )
 
 
-def _wrong(table: Mapping[str, Any], keys: Mapping[str, Any], place: Any, whose: str) -> list[Fault]:
+def _wrong(table: Mapping[str, Any], keys: Mapping[str, Any], place: Place, whose: str) -> list[Fault]:
     """What of *table* is unknown, or of the wrong kind."""
     faults = []
     for key, value in table.items():
@@ -171,16 +176,13 @@ def _fits(value: object, wanted: Any) -> bool:
 
 
 def _name(value: object) -> str:
-    return (
-        str(value)
-        if isinstance(value, int) and not isinstance(value, bool)
-        else value
-        if isinstance(value, str)
-        else ""
-    )
+    """*value* as a task's name: a word, or a whole number; empty where it is neither."""
+    if isinstance(value, int) and not isinstance(value, bool):
+        return str(value)
+    return value if isinstance(value, str) else ""
 
 
-def _names(entry: Mapping[str, Any], key: str, place: Any, whose: str, faults: list[Fault]) -> tuple[str, ...]:
+def _names(entry: Mapping[str, Any], key: str, place: Place, whose: str, faults: list[Fault]) -> tuple[str, ...]:
     given = entry.get(key, [])
     if not isinstance(given, list):
         return ()

@@ -88,6 +88,10 @@ def test_a_prompt_that_is_lost_failed_after_a_while() -> None:
     [
         ({"exit_code": 0}, Word("exit", "it ended with exit code 0")),
         ({"exit_code": 3}, Word("", "its agent ended with exit code 3")),
+        (
+            {"exit_code": 125, "end_why": "it ended at once: no image"},
+            Word("", "its agent ended with exit code 125: it ended at once: no image"),
+        ),
         ({"exit_code": 0, "stopped": True}, Word("", "its session was stopped")),
         ({"exit_code": 3, "stopped": True}, Word("", "its session was stopped")),
         ({"exit_code": 0, "timed_out": True, "end_why": "x"}, Word("", "its sandbox's time was over: x")),
