@@ -39,7 +39,7 @@ FOLDED_BY: Final = (
     "model/event.py",
     "model/evidence.py",
     "model/state.py",
-    "model/stuck.py",
+    "model/progress.py",
     "model/command.py",
     "model/permission.py",
     "model/housing.py",

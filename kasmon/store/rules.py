@@ -1,10 +1,7 @@
 """The standing rules on disk: a TOML file that kasmon writes and a person may read. A broken one allows nothing."""
 
-import contextlib
-import fcntl
-import os
 import tomllib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
@@ -12,6 +9,7 @@ import msgspec
 from kasmon.errors import ConfigError, NotFoundError
 from kasmon.model.rule import Rule
 from kasmon.paths import private_folder, write_private
+from kasmon.store.lock import locked
 
 
 class RuleBook:
@@ -93,20 +91,11 @@ class RuleBook:
 
     def _change(self, change: Callable[[tuple[Rule, ...]], tuple[Rule, ...]]) -> None:
         private_folder(self.path.parent)
-        with self._locked():
+        with locked(self.path):
             before = self.read()
             after = change(before)
             if after != before:
                 self._write(after)
-
-    @contextlib.contextmanager
-    def _locked(self) -> Iterator[None]:
-        handle = os.open(self.path.with_suffix(".lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX)
-            yield
-        finally:
-            os.close(handle)
 
     def _write(self, rules: tuple[Rule, ...]) -> None:
         import tomli_w  # only here: most hosts never write a rule

@@ -26,6 +26,7 @@ from kasmon.store.fleet import FleetFold
 from kasmon.store.index import MIGRATIONS, Index, connect, remember
 from tests.model.facts import facts
 from tests.supervisor.house import NOW, House, ended, started
+from tests.syntax import modules, nodes, parsed
 from tests.waiting import until
 
 PACKAGE = Path(kasmon.__file__).parent
@@ -260,8 +261,7 @@ def imported(module: str) -> set[str]:
         if name in found or not (PACKAGE / name).is_file():
             continue
         found.add(name)
-        tree = ast.parse((PACKAGE / name).read_text("utf-8"))
-        wanted = [node for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)]
+        wanted = [node for node in nodes(parsed(PACKAGE / name)) if isinstance(node, ast.ImportFrom)]
         names = [f"{node.module}{part}" for node in wanted for part in ("", *(f".{name.name}" for name in node.names))]
         waiting += [f"{name.removeprefix('kasmon.').replace('.', '/')}.py" for name in names]
     return found
@@ -421,14 +421,13 @@ def test_a_disk_that_takes_no_more_is_an_error_that_says_so(house: House) -> Non
 
 
 def test_only_one_function_of_kasmon_opens_a_database() -> None:
-    root = Path(kasmon.__file__).parent
     calls = [
-        (path.relative_to(root).as_posix(), function.name)
-        for path in root.rglob("*.py")
-        for function in ast.walk(ast.parse(path.read_text("utf-8")))
+        (path, function.name)
+        for path, tree in modules().items()
+        for function in nodes(tree)
         if isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef)
         for node in ast.walk(function)
         if isinstance(node, ast.Attribute) and node.attr == "connect" and ast.unparse(node.value) == "sqlite3"
     ]
 
-    assert [("store/index.py", "connect")] == calls
+    assert [("kasmon/store/index.py", "connect")] == calls
