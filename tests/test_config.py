@@ -10,7 +10,6 @@ from tempfile import mkdtemp
 import msgspec
 import pytest
 
-import kasmon
 from kasmon.config import (
     Config,
     Lifetime,
@@ -41,6 +40,7 @@ from kasmon.errors import (
 )
 from kasmon.model.command import Mode
 from kasmon.paths import Places
+from tests.syntax import modules, nodes
 
 SEED = """
 [agents.coder]
@@ -99,13 +99,8 @@ def test_every_setting_has_a_sentence(places: Places) -> None:
 def test_every_setting_has_a_reader() -> None:
     """Somewhere beside the schema, its own explanation and its own file somebody asks for it."""
     own = {"schema.py", "explain.py", "edit.py", "file.py"}
-    package = Path(kasmon.__file__).parent
-    trees = [
-        ast.parse(path.read_text("utf-8"))
-        for path in package.rglob("*.py")
-        if path.parent.name != "config" or path.name not in own
-    ]
-    read = {node.attr for tree in trees for node in ast.walk(tree) if isinstance(node, ast.Attribute)}
+    trees = [tree for path, tree in modules().items() if path not in {f"kasmon/config/{name}" for name in own}]
+    read = {node.attr for tree in trees for node in nodes(tree) if isinstance(node, ast.Attribute)}
     fields = {
         field
         for table in (Config, Profile, Remote, Ui, Limits, Tmux, Sandboxing, Lifetime)
@@ -180,6 +175,16 @@ def test_an_agent_is_confined_as_its_profile_says_or_as_is_asked_for(programs: d
     assert ("jail", "jail") == (confined("shell", "jail"), confined("", "jail", ("claude",)))
     with pytest.raises(UsageError, match="'docker'"):
         confined("shell", "docker")
+
+
+def test_a_program_for_a_service_is_what_it_is_called_there_and_need_not_be_here(programs: dict[str, str]) -> None:
+    config = parse('[agents.mine]\nprogram = "/opt/there"\nsandbox = "e2b"')
+
+    def argv(agent: str, sandbox: str | None, *given: str) -> tuple[str, ...]:
+        return resolve(config, agent, None, given, sandbox=sandbox, environment=programs).argv
+
+    assert (("/opt/there",), ("codex",)) == (argv("mine", None), argv("codex", "e2b")[:1])
+    assert (("/bin/bash",), ("nosuch", "-x")) == (argv("shell", "e2b"), argv("", "e2b", "nosuch", "-x"))
 
 
 def test_what_a_known_agents_jail_is_given_can_be_changed_one_by_one() -> None:
@@ -412,8 +417,6 @@ REFUSED = {
         ConfigError,
         "agents.shell.flags",
     ),
-    "in a virtual machine": ('[agents.claude]\nsandbox = "microvm"', "claude", None, [], UnableError, "later version"),
-    "program in a service": ('[agents.shell]\nsandbox = "e2b"', "shell", None, ["amp"], UnableError, "later version"),
     "sandboxed elsewhere": ('[agents.claude]\nsandbox = "jail"', "claude@big", None, [], UnableError, "this machine"),
     "a part of its host": ('[agents.scripted]\nsandbox = "jail"', "scripted", "sdk", [], UnableError, "of its host"),
     "missing": ("", "codex", None, [], AgentNotFoundError, r"\[agents.codex\] program.*claude, amp, shell, scripted"),

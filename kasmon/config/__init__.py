@@ -2,7 +2,19 @@
 
 from kasmon.config.file import in_force, load, parse
 from kasmon.config.profile import Offer, Resolved, offers, resolve
-from kasmon.config.schema import Config, Lifetime, Limits, Notify, Plans, Profile, Remote, Sandboxing, Tmux, Ui
+from kasmon.config.schema import (
+    Config,
+    Lifetime,
+    Limits,
+    Notify,
+    Plans,
+    Profile,
+    Remote,
+    Sandboxing,
+    Searching,
+    Tmux,
+    Ui,
+)
 
 __all__ = [
     "Config",
@@ -15,6 +27,7 @@ __all__ = [
     "Remote",
     "Resolved",
     "Sandboxing",
+    "Searching",
     "Tmux",
     "Ui",
     "in_force",

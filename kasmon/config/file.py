@@ -5,16 +5,17 @@ import tomllib
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import NoneType, UnionType
-from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin
+from typing import Annotated, Any, Final, Literal, TypeVar, Union, get_args, get_origin
 
 import msgspec
 
-from kasmon.config.schema import SHIPPED, Config, Profile
+from kasmon.config.schema import Config, Profile
 from kasmon.errors import ConfigError
 from kasmon.paths import Places
 
 Node = TypeVar("Node", bound=msgspec.Struct)
 PROFILE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,39}")
+SHIPPED_CONFIG: Final = Config()
 
 
 def load(places: Places) -> Config:
@@ -54,18 +55,18 @@ def read(path: Path) -> str:
         raise ConfigError(str(path), f"it cannot be read ({error.strerror or error})") from error
 
 
-def parse(text: str, file: str = "config") -> Config:
-    """The config that *text* says; *file* is only for complaints.
+def parse(text: str, file: str = "config", base: Config = SHIPPED_CONFIG) -> Config:
+    """*base*, by default what is shipped, with what *text* says; *file* is only for complaints.
 
     Raises:
         ConfigError: as `load`.
     """
     try:
         table = tomllib.loads(text)
-    except (tomllib.TOMLDecodeError, RecursionError) as error:
+    except (ValueError, RecursionError) as error:  # a number of 5,000 digits is no TOMLDecodeError
         raise no_toml(text, file, error) from error
     reader = _Reader(text, file)
-    config = reader.struct(Config(), table, ())
+    config = reader.struct(base, table, ())
     if config.default_agent not in config.agents:
         raise reader.error(f"there is no profile {config.default_agent!r}", ("default_agent",), sorted(config.agents))
     return config
@@ -135,36 +136,41 @@ class _Reader:
             if name not in fields:
                 raise self.error("there is no such setting", here, sorted(fields))
             if here == ("agents",):
-                put[name] = self.profiles(value, here)
+                put[name] = self.profiles(getattr(base, name), value, here)
             elif isinstance(known := getattr(base, name), msgspec.Struct):
                 put[name] = self.struct(known, value, here)
+            elif isinstance(known, dict) and isinstance(value, dict):
+                put[name] = {**known, **self.table(value, fields[name].type, here)}
             else:
                 put[name] = self.value(value, fields[name].type, here)
         return msgspec.structs.replace(base, **put)
 
-    def profiles(self, table: object, path: tuple[str, ...]) -> dict[str, Profile]:
-        """The shipped profiles with what *table* says, and its own."""
+    def profiles(self, known: dict[str, Profile], table: object, path: tuple[str, ...]) -> dict[str, Profile]:
+        """The *known* profiles with what *table* says, and its own."""
         if not isinstance(table, dict):
             raise self.error("it must be a table", path)
-        profiles = dict(SHIPPED)
+        profiles = dict(known)
         for name, wanted in table.items():
             here = (*path, name)
             if not PROFILE_NAME.fullmatch(name):
                 raise self.error("a profile's name has up to 40 letters, digits, _ . and - in it", here)
-            profiles[name] = profile = self.struct(SHIPPED.get(name, Profile()), wanted, here)
+            profiles[name] = profile = self.struct(known.get(name, Profile()), wanted, here)
             if not profile.program and name != "shell":
                 raise self.error("the profile names no program", here, ["program = ..."])
         return profiles
 
     def value(self, value: object, kind: Any, path: tuple[str, ...]) -> object:
         if get_origin(kind) is dict and isinstance(value, dict):
-            return {name: self.value(item, get_args(kind)[1], (*path, name)) for name, item in value.items()}
+            return self.table(value, kind, path)
         if (table := _table_of(kind)) is not None and isinstance(value, list):
             self.tables(value, table, path)
         try:
             return msgspec.convert(value, kind)
-        except msgspec.ValidationError as error:
+        except (msgspec.ValidationError, OverflowError) as error:
             raise self.error(f"{value!r} is not {_wanted(kind)}", path, allowed_values(kind)) from error
+
+    def table(self, value: dict[str, object], kind: Any, path: tuple[str, ...]) -> dict[str, object]:
+        return {name: self.value(item, get_args(kind)[1], (*path, name)) for name, item in value.items()}
 
     def tables(self, values: list[object], kind: type[msgspec.Struct], path: tuple[str, ...]) -> None:
         """Complain of what no table of *kind* has."""

@@ -5,11 +5,12 @@ import shutil
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Final
+from typing import Final, cast, get_args
 
 import msgspec
 
 from kasmon.config import address
+from kasmon.config.bypass import is_bypassing
 from kasmon.config.schema import SHIPPED, Config, Profile, Sandboxing
 from kasmon.errors import (
     AgentNotFoundError,
@@ -26,25 +27,14 @@ from kasmon.paths import expanded
 
 SCRIPTED: Final = "scripted"
 """As a program: the agent that kasmon brings along."""
+AWAY: Final = "e2b"
+"""The sandbox that has nothing of this machine's programs: they are looked for there."""
 NATIVE: Final = frozenset({"claude", "codex"})
 """Programs with a protocol of their own, each with a backend of that name."""
 MODEL_FLAG: Final = dict.fromkeys(("claude", "codex", "opencode", "gemini"), "--model")
 ALONE: Final = {"codex": ("-c", "features.daemon_auto_start=false")}
 """What keeps a program in its terminal from starting a daemon that outlives it and serves every session with the first
 one's variables (codex 0.169)."""
-BYPASSING: Final = (
-    ("--dangerously-skip-permissions",),
-    ("--dangerously-bypass-approvals-and-sandbox",),
-    ("--dangerously-allow-all",),
-    ("--yolo",),
-    ("--permission-mode", "bypassPermissions"),
-    ("--approval-mode", "yolo"),
-    ("--ask-for-approval", "never"),
-    ("-a", "never"),
-)
-"""Arguments that tell some agent to skip permissions; a pair may also be written with `=`."""
-PROGRAM_BYPASSING: Final = {"gemini": (("-y",),)}
-"""Likewise, but too short to mean that everywhere."""
 
 
 class Resolved(msgspec.Struct, frozen=True, kw_only=True):
@@ -80,8 +70,8 @@ class Offer(msgspec.Struct, frozen=True, kw_only=True):
     """The modes it can run in, its default first; empty where it cannot be started."""
     problem: str = ""
     """Why it cannot be started as things are; empty when it can."""
-    jails: tuple[Mode, ...] = ()
-    """The modes in which it can run in a jail, as far as its profile goes."""
+    confines: tuple[Mode, ...] = ()
+    """The modes in which a sandbox can confine it, as far as its profile goes."""
     sandbox: str = ""
     """What its profile confines it by; empty is nothing."""
 
@@ -102,7 +92,8 @@ def resolve(
     `AGENT@HOST` runs in a terminal of that machine, by the name of its program.
 
     An empty *agent* is the program's own name with *argv*, else the config's default agent. Programs are looked for on
-    the PATH of *environment* (default: this process's); the program in the result is a path.
+    the PATH of *environment* (default: this process's); the program in the result is a path, but for a sandbox that
+    is elsewhere: what it is called there.
 
     Raises:
         UsageError: if there is no such mode or machine, or *argv* is to run structured.
@@ -125,8 +116,9 @@ def resolve(
     flags = _split(profile.flags, f"agents.{agent}.flags")
     backend, fallback = _backend(wanted or Mode(profile.execution_mode or Mode.TMUX), agent, profile)
     command: tuple[str, ...] = ()
+    tier = profile.sandbox if sandbox is None else sandbox
     if backend != SCRIPTED:
-        command = _command(config, agent, profile, variables)
+        command = _command(config, agent, profile, variables, tier)
     if backend == "acp":
         command += _split(profile.acp, f"agents.{agent}.acp")
     elif backend == "tmux":
@@ -140,7 +132,7 @@ def resolve(
         model=profile.model,
         environment=profile.env,
         bypassing=is_bypassing((program, *flags)),
-        sandbox=_sandbox(agent, profile.sandbox if sandbox is None else sandbox, backend),
+        sandbox=_sandbox(agent, tier, backend),
         confined=_confined(profile, program),
     )
 
@@ -152,7 +144,7 @@ def offers(config: Config, environment: Mapping[str, str] | None = None) -> tupl
         if not profile.enabled:
             continue
         modes: list[Mode] = []
-        jails: list[Mode] = []
+        confines: list[Mode] = []
         problem = ""
         for mode in (Mode.TMUX, Mode.SDK):
             try:
@@ -161,27 +153,18 @@ def offers(config: Config, environment: Mapping[str, str] | None = None) -> tupl
                 problem = problem or error.message
             else:
                 modes += [mode] if resolved.mode is mode else []
-                jails += [mode] if resolved.mode is mode and resolved.backend != SCRIPTED else []
+                confines += [mode] if resolved.mode is mode and resolved.backend != SCRIPTED else []
         modes.sort(key=lambda mode: mode != (profile.execution_mode or Mode.TMUX))
         found.append(
             Offer(
                 name=name,
                 modes=tuple(modes),
                 problem="" if modes else problem,
-                jails=tuple(jails),
+                confines=tuple(confines),
                 sandbox=profile.sandbox,
             )
         )
     return tuple(sorted(found, key=lambda offer: bool(offer.problem)))
-
-
-def is_bypassing(argv: Sequence[str]) -> bool:
-    """Whether *argv*, a program and its arguments, tells an agent to skip permissions."""
-    program, arguments = Path(argv[0]).name if argv else "", tuple(argv[1:])
-    for flag in (*BYPASSING, *PROGRAM_BYPASSING.get(program, ())):
-        if "=".join(flag) in arguments or any(arguments[at : at + len(flag)] == flag for at in range(len(arguments))):
-            return True
-    return False
 
 
 def _mode(mode: Mode | str | None) -> Mode | None:
@@ -204,17 +187,17 @@ def _of_command_line(
             hint="Leave out --mode, or name a profile with --agent.",
         )
     profile = _profile(config, agent) if agent else Profile()
-    name = agent or Path(argv[0]).name
+    name, tier = agent or Path(argv[0]).name, profile.sandbox if sandbox is None else sandbox
     return Resolved(
         agent=name,
         mode=Mode.TMUX,
         backend="tmux",
-        argv=(_found(config, name, argv[0], variables), *argv[1:]),
+        argv=(argv[0] if tier == AWAY else _found(config, name, argv[0], variables), *argv[1:]),
         fallback="a program given after -- runs in tmux" if profile.execution_mode == "sdk" else None,
         model=profile.model,
         environment=profile.env,
         bypassing=is_bypassing(argv),
-        sandbox=_sandbox(name, profile.sandbox if sandbox is None else sandbox, "tmux"),
+        sandbox=_sandbox(name, tier, "tmux"),
         confined=_confined(profile, Path(argv[0]).name),
     )
 
@@ -276,24 +259,19 @@ def _confined(profile: Profile, program: str) -> Sandboxing:
 
 
 def _sandbox(agent: str, tier: str, backend: str) -> Tier | None:
-    """What confines a session of *agent*.
+    """What confines a session of *agent*; whether agents run in such a sandbox, and here, others know.
 
     Raises:
         UnableError: if nothing can.
     """
-    if tier in ("microvm", "gvisor", "e2b"):
-        raise UnableError(
-            f"cannot start {agent!r} in {tier!r}: agents in that sandbox come with a later version of kasmon.",
-            hint="Take the sandbox `jail`, or none.",
-        )
-    if tier not in ("", "jail"):
-        raise UsageError(f"there is no sandbox {tier!r}.", hint="An agent's sandbox is `jail`.")
+    if tier not in ("", *get_args(Tier)):
+        raise UsageError(f"there is no sandbox {tier!r}.", hint=f"There are {', '.join(get_args(Tier))}.")
     if tier and backend == SCRIPTED:
         raise UnableError(
             f"cannot start {agent!r} in {tier!r}: as a structured session it is a part of its host, and runs nothing.",
             hint="Leave out --sandbox, or take --mode tmux.",
         )
-    return "jail" if tier == "jail" else None
+    return cast("Tier", tier) if tier else None
 
 
 def _backend(wanted: Mode, agent: str, profile: Profile) -> tuple[str, str | None]:
@@ -326,9 +304,11 @@ def _model(profile: Profile, program: str, agent: str) -> tuple[str, ...]:
     return (MODEL_FLAG[program], profile.model)
 
 
-def _command(config: Config, agent: str, profile: Profile, variables: Mapping[str, str]) -> tuple[str, ...]:
+def _command(config: Config, agent: str, profile: Profile, variables: Mapping[str, str], tier: str) -> tuple[str, ...]:
     if profile.program == SCRIPTED:
         return (sys.executable, "-P", "-m", "kasmon.scripted")
+    if tier == AWAY:
+        return (profile.program or "/bin/bash",)
     return (_found(config, agent, profile.program or variables.get("SHELL") or "/bin/sh", variables),)
 
 

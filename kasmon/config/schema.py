@@ -18,14 +18,14 @@ class Sandboxing(msgspec.Struct, frozen=True, kw_only=True):
     """How a sandbox is made. Of one that an agent runs in, each profile has its own: [agents.NAME.confined]."""
 
     tier: Tier = "jail"
-    """What confines it: `jail` is namespaces and a filter of system calls, on this machine's kernel. For interpreters
-    also `microvm`, a virtual machine that keeps their memory on disk (`kasmon sandbox image build`), `gvisor`, a kernel
-    in user space that does (root, runsc; no network), and `e2b`, a microVM at that service (E2B_API_KEY,
-    `kasmon[e2b]`)."""
+    """What confines it: `jail` is namespaces and a filter of system calls, on this machine's kernel; `microvm` a
+    virtual machine that keeps its memory on disk (`kasmon sandbox image build`); `gvisor` a kernel in user space that
+    does (root, runsc); `e2b` a microVM at that service (E2B_API_KEY, `kasmon[e2b]`)."""
     size: Literal["default", "build", "max"] = "default"
     """What it may use: default is 30 s a run, 2 processors, 512 MB, 1 GB of disk; build and max are more."""
     template: str = ""
-    """What a sandbox of `e2b` is made from: it needs Python 3.11 and bash. Empty is the service's own choice."""
+    """What a sandbox of `e2b` is made from: it needs Python 3.11 and bash, and an agent's program where it is for one.
+    Empty is the service's own choice."""
     network: tuple[str, ...] = ()
     """Whom it may reach: hosts (`example.org`, `*.example.org`, `example.org:8443`) and the presets npm, pypi, github;
     empty is nobody."""
@@ -173,6 +173,16 @@ class Tmux(msgspec.Struct, frozen=True, kw_only=True):
     """How many lines that scrolled away a new terminal keeps; read when kasmon's tmux host starts."""
 
 
+class Searching(msgspec.Struct, frozen=True, kw_only=True):
+    """What `kasmon grep` and the dashboard's search find beside transcripts."""
+
+    record: bool = True
+    """Keep what terminals print, as text without what is known to be secret, to be searched and exported; `kasmon rm`
+    deletes it. Read when kasmon's tmux host starts; what was kept before stays until then."""
+    record_mb: Annotated[float, msgspec.Meta(ge=0.1, le=1000)] = 10.0
+    """How much of it is kept for each session, in MB; the oldest goes first. Read likewise."""
+
+
 class Remote(msgspec.Struct, frozen=True, kw_only=True):
     """Other machines, as in `--agent shell@HOST`."""
 
@@ -200,6 +210,8 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     """How plans run."""
     tmux: Tmux = Tmux()
     """kasmon's own tmux server."""
+    search: Searching = Searching()
+    """What search finds."""
     remote: Remote = Remote()
     """Other machines."""
     sandbox: Sandboxing = Sandboxing()

@@ -1,0 +1,28 @@
+"""Which arguments tell an agent to skip permissions, so that its row can say that it asks nobody."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+BYPASSING: Final = (
+    ("--dangerously-skip-permissions",),
+    ("--dangerously-bypass-approvals-and-sandbox",),
+    ("--dangerously-allow-all",),
+    ("--yolo",),
+    ("--permission-mode", "bypassPermissions"),
+    ("--approval-mode", "yolo"),
+    ("--ask-for-approval", "never"),
+    ("-a", "never"),
+)
+"""Arguments that tell some agent to skip permissions; a pair may also be written with `=`."""
+PROGRAM_BYPASSING: Final = {"gemini": (("-y",),)}
+"""Likewise, but too short to mean that everywhere."""
+
+
+def is_bypassing(argv: Sequence[str]) -> bool:
+    """Whether *argv*, a program and its arguments, tells an agent to skip permissions."""
+    program, arguments = Path(argv[0]).name if argv else "", tuple(argv[1:])
+    for flag in (*BYPASSING, *PROGRAM_BYPASSING.get(program, ())):
+        if "=".join(flag) in arguments or any(arguments[at : at + len(flag)] == flag for at in range(len(arguments))):
+            return True
+    return False
