@@ -11,7 +11,8 @@ import msgspec
 
 from kasmon.backends.form import Field, Labels, content, fields
 from kasmon.clean import clean_line
-from kasmon.errors import RequestClosedError, StaleRequestError, UnableError
+from kasmon.errors import RequestClosedError, UnableError
+from kasmon.model.answer import must_fit
 from kasmon.model.command import Answer
 from kasmon.model.event import Event, RequestOpened, RequestWithdrawn
 from kasmon.model.permission import AskKind, Decision, Request, RequestId, SessionId, sealed
@@ -101,11 +102,7 @@ class Elicitations:
             UnableError, UsageError: if the request does not take it.
         """
         name, call, request = self._found(answer.request)
-        if answer.digest != request.digest:
-            raise StaleRequestError(request.id)
-        if answer.decision not in request.choices:
-            takes = ", ".join(request.choices)
-            raise UnableError(f"request {request.id!r} does not take {answer.decision!s}.", hint=f"It takes: {takes}.")
+        must_fit(request, answer)
         if answer.decision is Decision.CHOOSE:
             return self._chosen(name, call, request, answer)
         del self._calls[name]

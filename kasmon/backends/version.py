@@ -57,7 +57,7 @@ def advice(agent: str, version: str) -> str:
         return f"{this}." if version else ""
     if version == tried:
         return f"{this}, which kasmon was tried with: look at the profile's flags, and at the agent's config."
-    if version and _numbers(version) > _numbers(tried):
+    if version and numbers(version) > numbers(tried):
         return f"{this}, and kasmon was tried with {tried}: a newer kasmon may know it, else install that one."
     return f"{this}; kasmon was tried with {tried}. {update}"
 
@@ -111,5 +111,6 @@ def answer(argv: Sequence[str], workdir: str, variables: Mapping[str, str], limi
     return said
 
 
-def _numbers(version: str) -> tuple[int, ...]:
+def numbers(version: str) -> tuple[int, ...]:
+    """The parts of *version* by which two are compared."""
     return tuple(int(number) for number in re.findall(r"\d+", version)[:3])

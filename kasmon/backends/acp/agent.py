@@ -8,18 +8,19 @@ from typing import Any, Final
 
 from acp import RequestError
 
+from kasmon.backends import handshake
 from kasmon.backends.acp import failing, turn
 from kasmon.backends.acp.configuring import Configuring
 from kasmon.backends.acp.hearing import Hearing
 from kasmon.backends.acp.known import Known
 from kasmon.backends.acp.opening import Conversation, Opening
-from kasmon.backends.acp.outbox import Outbox
 from kasmon.backends.acp.peer import Peer
 from kasmon.backends.acp.pipe import Pipe
 from kasmon.backends.acp.questions import Questions
 from kasmon.backends.acp.translation import Translation
 from kasmon.backends.base import Chunk
 from kasmon.backends.child import Child
+from kasmon.backends.outbox import Outbox
 from kasmon.backends.surroundings import Surroundings
 from kasmon.errors import SessionBusyError, SessionEndedError, UnfitAgentError
 from kasmon.model.command import Answer, Configure, Interrupt, Launch, Prompt, Stop, Wish
@@ -128,7 +129,8 @@ class AcpAgent:
     # How it begins and ends
 
     async def _opened(self) -> Conversation:
-        limit_s = HANDSHAKE_S if self._launch.handshake_s is None else self._launch.handshake_s
+        await handshake.arrived(self._launch, self._child.pid)
+        limit_s = handshake.limit_s(self._launch, HANDSHAKE_S)
         opening = Opening(self._peer, self._launch, self._known, self._around, self._translation)
         try:
             async with asyncio.timeout(limit_s):

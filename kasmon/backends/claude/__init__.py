@@ -4,11 +4,11 @@
 |---|---|
 | `backend` `plan` `introduction` | opening: what is started, what it must say first |
 | `command` `history` | the command line and environment; what the agent remembers on disk |
-| `agent` `wire` `outbox` | the running agent: the SDK, the process's lines, what was said and not yet read |
+| `agent` `wire` | the running agent: the SDK, the process's lines |
 | `translator` | from messages to facts, by `turn` `content` `usage` `limit` `settings` `notice` `known` |
 | `asks` `request` | what it waits for, as requests and replies |
 | `tool` `diff` `file` `todo` | tools: titles, outputs, diffs, to-do lists |
-| `line` `field` | one line of its stdout; fields that nobody has checked |
+| `line` | one line of its stdout |
 
 Only `agent` and `wire` import the SDK, and only once an agent is opened.
 """

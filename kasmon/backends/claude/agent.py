@@ -24,13 +24,13 @@ from kasmon.backends.child import Child
 from kasmon.backends.claude.asks import Allow, Reply
 from kasmon.backends.claude.diff import CHANGING
 from kasmon.backends.claude.elicitation import ELICITATION, reply
-from kasmon.backends.claude.field import Message, inner, text
 from kasmon.backends.claude.file import held
 from kasmon.backends.claude.known import name_of
 from kasmon.backends.claude.line import NoMessage
-from kasmon.backends.claude.outbox import Outbox
 from kasmon.backends.claude.translator import ASK, Translator
 from kasmon.backends.claude.wire import Wire
+from kasmon.backends.outbox import Outbox
+from kasmon.backends.shape import Table, table, text
 from kasmon.errors import RefusedError, SessionEndedError
 from kasmon.model.command import Answer, Configure, Interrupt, Launch, Prompt, Stop, Wish
 from kasmon.model.event import Event, NoticeRaised, SessionEnded
@@ -60,7 +60,7 @@ class ClaudeAgent:
         self._lifting: asyncio.TimerHandle | None = None
         self._why = ""
 
-    async def connect(self) -> Message:
+    async def connect(self) -> Table:
         """Introduce ourselves; what the agent answers.
 
         Raises:
@@ -73,11 +73,11 @@ class ClaudeAgent:
 
     def begin(self, *introduction: Event) -> None:
         """Let *introduction* be what it says first."""
-        self._outbox.put_first(introduction)
+        self._outbox.introduce(introduction)
 
     async def events(self) -> AsyncIterator[Event | Chunk]:
         """Yield what happens, in order. Ends after `SessionEnded`, which comes once."""
-        async for said in self._outbox.read():
+        async for said in self._outbox.taken():
             yield said
 
     async def send(self, wish: Wish, /) -> None:
@@ -130,14 +130,14 @@ class ClaudeAgent:
 
     def _answer(self, answer: Answer) -> None:
         outcome = self._translator.asks.answer(answer, time.time())
-        self._outbox.put(outcome.events)
+        self._outbox.say(outcome.events)
         if outcome.reply is not None and not (reply := self._reply(outcome.call)).done():
             reply.set_result(outcome.reply)
 
     async def _tell_server(self, answer: Answer) -> None:
         """Answer what an MCP server wants to know, once all of its form is filled in."""
         settled = self._translator.elicitations.answer(answer, time.time())
-        self._outbox.put(settled.events)
+        self._outbox.say(settled.events)
         if settled.result is not None:
             await self._child.write(reply(settled.call, settled.result))
         if settled.ends_turn:
@@ -149,12 +149,12 @@ class ClaudeAgent:
         if wish.model is not None:
             with self._refusing():
                 await self._client.set_model(wish.model)
-            self._outbox.put(settings.model_changed(settings.resolved(wish.model), time.time()))
+            self._outbox.say(settings.model_changed(settings.resolved(wish.model), time.time()))
         if wish.permission_mode is not None:
             mode: Any = wish.permission_mode  # the agent's own list of them is longer than the SDK's, or shorter
             with self._refusing():
                 await self._client.set_permission_mode(mode)
-            self._outbox.put(settings.mode_changed(mode, time.time()))
+            self._outbox.say(settings.mode_changed(mode, time.time()))
 
     async def _permit(
         self, _tool: str, _input: dict[str, Any], context: ToolPermissionContext
@@ -173,20 +173,20 @@ class ClaudeAgent:
         """What *call* is answered with, as soon as it is; whoever comes first makes it."""
         return self._replies.setdefault(call, asyncio.get_running_loop().create_future())
 
-    async def _hear(self, message: Message | NoMessage) -> None:
+    async def _hear(self, message: Table | NoMessage) -> None:
         """Put what *message* says into the outbox."""
         await self._outbox.room()
         before = await self._before(message)
         at = time.time()
         try:
-            self._outbox.put(self._translator.heard(message, at, before))
+            self._outbox.say(self._translator.heard(message, at, before))
         except Exception as error:  # a mistake of ours must not cut the line; the notice records it
             log.exception("a message could not be read")
-            self._outbox.put([NoticeRaised(at=at, text=f"A message could not be read: {error!r}", level="error")])
+            self._outbox.say([NoticeRaised(at=at, text=f"A message could not be read: {error!r}", level="error")])
         self._time_limit()
         await self._refuse_unseen(message)
 
-    async def _refuse_unseen(self, message: Message | NoMessage) -> None:
+    async def _refuse_unseen(self, message: Table | NoMessage) -> None:
         """Tell a server whose request nobody can see that nobody will answer it."""
         if isinstance(message, NoMessage) or name_of(message) != ELICITATION:
             return
@@ -195,14 +195,14 @@ class ClaudeAgent:
             with contextlib.suppress(SessionEndedError):
                 await self._child.write(reply(call, None))
 
-    async def _before(self, message: Message | NoMessage) -> str | None:
+    async def _before(self, message: Table | NoMessage) -> str | None:
         """What the file holds that *message* asks to change."""
         if isinstance(message, NoMessage) or name_of(message) != ASK:
             return None
-        request = inner(message, "request")
+        request = table(message, "request")
         if text(request, "tool_name") not in CHANGING:
             return None
-        path = text(inner(request, "input"), "file_path")
+        path = text(table(request, "input"), "file_path")
         return await asyncio.to_thread(held, path, self._launch.workdir)
 
     def _time_limit(self) -> None:
@@ -216,7 +216,7 @@ class ClaudeAgent:
             self._lifting = asyncio.get_running_loop().call_later(delay_s, self._lift)
 
     def _lift(self) -> None:
-        self._outbox.put(self._translator.limit.passed(time.time()))
+        self._outbox.say(self._translator.limit.passed(time.time()))
         self._time_limit()
 
     async def _finish(self, grace_s: float) -> None:
@@ -234,8 +234,8 @@ class ClaudeAgent:
         await self._child.end(LINGER_S)
         at = time.time()
         child = self._child
-        self._outbox.put(self._translator.ended(GONE, at))
-        self._outbox.put(
+        self._outbox.say(self._translator.ended(GONE, at))
+        self._outbox.say(
             [
                 SessionEnded(
                     at=at,
@@ -267,5 +267,5 @@ class ClaudeAgent:
             raise RefusedError(f"claude did not take it: {error}.") from error
 
 
-async def _only(message: Message) -> AsyncIterator[Message]:
+async def _only(message: Table) -> AsyncIterator[Table]:
     yield message

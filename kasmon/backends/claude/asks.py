@@ -4,9 +4,10 @@ from typing import Final, TypeAlias
 
 import msgspec
 
-from kasmon.backends.claude.field import Message, inner, text
 from kasmon.backends.claude.request import Context, requests
-from kasmon.errors import RequestClosedError, StaleRequestError, UnableError
+from kasmon.backends.shape import Table, table, text
+from kasmon.errors import RequestClosedError, UnableError
+from kasmon.model.answer import must_fit
 from kasmon.model.command import Answer
 from kasmon.model.event import Event, RequestOpened, RequestWithdrawn
 from kasmon.model.permission import AskKind, Decision, Request, RequestId
@@ -23,7 +24,7 @@ OTHERS: Final = "another question of the same call was not answered"
 class Allow(msgspec.Struct, frozen=True):
     """Do it, with this input; None is the agent's own."""
 
-    input: Message | None = None
+    input: Table | None = None
 
 
 class Deny(msgspec.Struct, frozen=True):
@@ -39,7 +40,7 @@ Reply: TypeAlias = Allow | Deny
 class _Call(msgspec.Struct):
     """One call that waits."""
 
-    input: Message
+    input: Table
     open: dict[RequestId, Request]
     answers: dict[str, str]
     """Question -> answer, as far as they came."""
@@ -60,10 +61,10 @@ class Asks:
     def __init__(self) -> None:
         self._calls: dict[str, _Call] = {}
 
-    def asked(self, call: str, asked: Message, context: Context) -> tuple[Event, ...]:
+    def asked(self, call: str, asked: Table, context: Context) -> tuple[Event, ...]:
         """The agent asks *asked* under the id *call*."""
         made = requests(call, asked, context)
-        self._calls[call] = _Call(inner(asked, "input"), {request.id: request for request in made}, {})
+        self._calls[call] = _Call(table(asked, "input"), {request.id: request for request in made}, {})
         return tuple(RequestOpened(at=context.at, request=request) for request in made)
 
     def withdrawn(self, call: str, why: str, at: float) -> tuple[Event, ...]:
@@ -89,11 +90,7 @@ class Asks:
             UnableError: if the request does not take it.
         """
         name, call, request = self._found(answer.request)
-        if answer.digest != request.digest:
-            raise StaleRequestError(request.id)
-        if answer.decision not in request.choices:
-            takes = ", ".join(request.choices)
-            raise UnableError(f"request {request.id!r} does not take {answer.decision!s}.", hint=f"It takes: {takes}.")
+        must_fit(request, answer)
         reply: Reply | None
         match answer.decision:
             case Decision.CHOOSE:

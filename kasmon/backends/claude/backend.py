@@ -6,6 +6,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from kasmon.backends import handshake
 from kasmon.backends.base import Abilities, Agent
 from kasmon.backends.child import Child
 from kasmon.backends.claude.history import conversation_of
@@ -51,7 +52,7 @@ class ClaudeBackend:
             LaunchError: if claude cannot be started, does not introduce itself in time, has no login, is too old, or
                 has another conversation.
         """
-        began, limit_s = time.time(), launch.handshake_s or HANDSHAKE_S
+        began, limit_s = time.time(), handshake.limit_s(launch, HANDSHAKE_S)
         plan = await asyncio.to_thread(planned, launch)
         argv, variables, secrets = plan.argv, plan.variables, plan.secrets
         if launch.sandbox is not None:
@@ -64,6 +65,7 @@ class ClaudeBackend:
         translator = Translator(launch.session, settings, usage)
         agent: ClaudeAgent | None = None
         try:
+            await handshake.arrived(launch, child.pid)
             async with asyncio.timeout(limit_s):
                 # while the process starts; the SDK takes as long to load
                 module = await asyncio.to_thread(import_module, "kasmon.backends.claude.agent")

@@ -6,9 +6,9 @@ from typing import Final, TypeAlias
 
 from kasmon.backends.base import Chunk
 from kasmon.backends.claude import diff, tool
-from kasmon.backends.claude.field import Message, inner, parts, text
 from kasmon.backends.claude.line import RAW_CHARACTERS
 from kasmon.backends.claude.todo import ToDo
+from kasmon.backends.shape import Table, rows, table, text
 from kasmon.model.event import (
     Event,
     ForeignSeen,
@@ -40,22 +40,22 @@ class Content:
         self.said = ""
         """What the agent itself said last."""
         self._todo = ToDo()
-        self._calls: dict[str, tuple[str, Message]] = {}
+        self._calls: dict[str, tuple[str, Table]] = {}
         """The calls of tools that are not finished: the tool and its input."""
 
-    def streamed(self, event: Message) -> Iterator[Chunk]:
+    def streamed(self, event: Table) -> Iterator[Chunk]:
         """A piece of what the model writes just now; *event* is of its own streaming protocol."""
-        delta = inner(event, "delta")
+        delta = table(event, "delta")
         if event.get("type") == "content_block_delta":
             if piece := text(delta, "text"):
                 yield Chunk(text=piece)
             elif piece := text(delta, "thinking"):
                 yield Chunk(text=piece, thinking=True)
 
-    def of_agent(self, message: Message, at: float) -> Iterator[Event]:
+    def of_agent(self, message: Table, at: float) -> Iterator[Event]:
         """A message of the model, or one that the agent wrote in its name."""
         within = text(message, "parent_tool_use_id")
-        for block in parts(inner(message, "message"), "content"):
+        for block in rows(table(message, "message"), "content"):
             kind = text(block, "type")
             if kind == "text":
                 if not within:
@@ -72,20 +72,20 @@ class Content:
             elif kind not in SILENT_BLOCKS:
                 yield ForeignSeen(at=at, what=f"assistant/{kind}", raw=tool.as_json(block)[:RAW_CHARACTERS])
 
-    def of_user(self, message: Message, at: float) -> Iterator[Event]:
+    def of_user(self, message: Table, at: float) -> Iterator[Event]:
         """A message in the user's name: what tools gave, and what commands of the agent's own print."""
-        content = inner(message, "message")
-        result = inner(message, "tool_use_result")
-        for block in parts(content, "content"):
+        content = table(message, "message")
+        result = table(message, "tool_use_result")
+        for block in rows(content, "content"):
             if block.get("type") == "tool_result":
                 yield from self._finished(block, result, at)
         printed = COMMAND_OUTPUT.match(text(content, "content"))
         if printed and printed[1].strip() and not printed[1].startswith(MODEL_SET):
             yield NoticeRaised(at=at, text=printed[1].strip())
 
-    def tasks_stated(self, message: Message, at: float) -> PlanUpdated:
+    def tasks_stated(self, message: Table, at: float) -> PlanUpdated:
         """The agent itself set the states of some tasks."""
-        return PlanUpdated(at=at, items=self._todo.stated(parts(message, "statuses")))
+        return PlanUpdated(at=at, items=self._todo.stated(rows(message, "statuses")))
 
     def cleared(self, at: float) -> Iterator[Event]:
         """A new conversation begins."""
@@ -93,14 +93,14 @@ class Content:
         if self._todo.forget():
             yield PlanUpdated(at=at)
 
-    def _started(self, block: Message, within: str, at: float) -> ToolStarted:
-        call, name, asked = text(block, "id"), text(block, "name"), inner(block, "input")
+    def _started(self, block: Table, within: str, at: float) -> ToolStarted:
+        call, name, asked = text(block, "id"), text(block, "name"), table(block, "input")
         self._calls[call] = name, asked
         return ToolStarted(
             at=at, call=call, tool=name, title=tool.title(asked), input=tool.as_json(asked), within=within
         )
 
-    def _finished(self, block: Message, result: Message, at: float) -> Iterator[Event]:
+    def _finished(self, block: Table, result: Table, at: float) -> Iterator[Event]:
         call, ok = text(block, "tool_use_id"), block.get("is_error") is not True
         name, asked = self._calls.pop(call, ("", {}))
         yield ToolFinished(at=at, call=call, ok=ok, output=tool.output(block), diff=diff.done(result))

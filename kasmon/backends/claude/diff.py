@@ -4,7 +4,7 @@ import difflib
 from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
-from kasmon.backends.claude.field import Message, count, parts, text, words
+from kasmon.backends.shape import Table, count, rows, text, texts
 
 CONTEXT: Final = 3
 """How many unchanged lines stand around a change."""
@@ -22,12 +22,12 @@ class Hunk(NamedTuple):
     lines: Sequence[str]
 
 
-def done(result: Message) -> str:
+def done(result: Table) -> str:
     """The diff of a finished tool by its structured *result*; empty where it changed no file."""
     path = text(result, "filePath")
     hunks = [
-        Hunk(count(hunk, "oldStart"), count(hunk, "newStart"), words(hunk, "lines"))
-        for hunk in parts(result, "structuredPatch")
+        Hunk(count(hunk, "oldStart"), count(hunk, "newStart"), texts(hunk, "lines"))
+        for hunk in rows(result, "structuredPatch")
     ]
     if path and hunks:
         return _written(path, hunks)
@@ -36,7 +36,7 @@ def done(result: Message) -> str:
     return ""
 
 
-def wanted(tool: str, asked: Message, before: str | None) -> str:
+def wanted(tool: str, asked: Table, before: str | None) -> str:
     """The diff of what *tool* would do with the input *asked*; empty where that is not known.
 
     Args:
@@ -49,7 +49,7 @@ def wanted(tool: str, asked: Message, before: str | None) -> str:
         return ""
     if tool == "Write":
         return "" if before is None else _written(path, _hunks(before, text(asked, "content")))
-    edits = parts(asked, "edits") if tool == "MultiEdit" else [asked]
+    edits = rows(asked, "edits") if tool == "MultiEdit" else [asked]
     after = _edited(before, edits) if before is not None else None
     if before is not None and after is not None:
         return _written(path, _hunks(before, after))
@@ -57,7 +57,7 @@ def wanted(tool: str, asked: Message, before: str | None) -> str:
     return _written(path, loose)
 
 
-def _edited(before: str, edits: Sequence[Message]) -> str | None:
+def _edited(before: str, edits: Sequence[Table]) -> str | None:
     """*before* after *edits*; None if one of them does not fit."""
     after = before
     for edit in edits:
@@ -111,9 +111,9 @@ def _written(path: str, hunks: Sequence[Hunk]) -> str:
         return ""
     shown = " ".join(path.splitlines())
     is_new = len(hunks) == 1 and all(line.startswith("+") for line in hunks[0].lines) and hunks[0].new <= 1
-    rows = ["--- /dev/null" if is_new else f"--- {shown}", f"+++ {shown}"]
+    told = ["--- /dev/null" if is_new else f"--- {shown}", f"+++ {shown}"]
     for hunk in hunks:
         taken, put = (sum(line[:1] in (sign, " ") for line in hunk.lines) for sign in "-+")
-        rows.append(f"@@ -{hunk.old if taken else hunk.old - 1},{taken} +{hunk.new if put else hunk.new - 1},{put} @@")
-        rows += hunk.lines
-    return "\n".join(rows)
+        told.append(f"@@ -{hunk.old if taken else hunk.old - 1},{taken} +{hunk.new if put else hunk.new - 1},{put} @@")
+        told += hunk.lines
+    return "\n".join(told)

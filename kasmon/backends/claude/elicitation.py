@@ -7,27 +7,27 @@ from typing import Final
 
 import msgspec
 
-from kasmon.backends.claude.field import Message, inner, text
 from kasmon.backends.elicitation import Result, Wanted
+from kasmon.backends.shape import Table, table, text
 
 ELICITATION: Final = "control_request/elicitation"
 
 
-def wanted(asked: Message) -> Wanted:
+def wanted(asked: Table) -> Wanted:
     """What the `request` of the call says."""
     return Wanted(
         server=text(asked, "display_name") or text(asked, "mcp_server_name"),
         message=text(asked, "message"),
         title=text(asked, "title"),
         mode=text(asked, "mode") or "form",
-        schema=inner(asked, "requested_schema"),
+        schema=table(asked, "requested_schema"),
         url=text(asked, "url"),
     )
 
 
 def reply(call: str, result: Result | None) -> bytes:
     """The line that answers *call*; with None, that nobody here can."""
-    answered: Message = {"request_id": call}
+    answered: Table = {"request_id": call}
     if result is None:
         answered |= {"subtype": "error", "error": "kasmon cannot show this"}
     else:

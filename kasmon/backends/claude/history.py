@@ -12,8 +12,8 @@ from glob import escape
 from pathlib import Path
 from typing import Final
 
-from kasmon.backends.claude.field import Message, amount, inner, parts, text
 from kasmon.backends.claude.usage import of_models
+from kasmon.backends.shape import Table, amount, rows, table, text
 from kasmon.model.command import Used
 
 MARKS: Final = (b'"enqueue"', b'"type":"user"')
@@ -64,13 +64,13 @@ def memory(config: Path, conversation: str, prompt: str) -> Memory:
 def carried(config: Path, conversation: str) -> Used:
     """The figures that the agent itself goes on from when it goes on with *conversation*; none where it kept none."""
     file = transcript(config, conversation)
-    kept: Message = {}
+    kept: Table = {}
     if file is not None:
         with contextlib.suppress(OSError), file.open("rb") as lines:
             for line in lines:
                 if FIGURES in line and (entry := _object(line)).get("sessionId") == conversation:
                     kept = entry
-    return of_models(inner(kept, "modelUsage"), amount(kept, "totalCostUSD"))
+    return of_models(table(kept, "modelUsage"), amount(kept, "totalCostUSD"))
 
 
 def prompts(file: Path) -> Iterator[str]:
@@ -100,14 +100,14 @@ def _prompt(line: bytes) -> str:
     is_own = entry.get("isMeta") or entry.get("isSidechain") or entry.get("isCompactSummary")
     if entry.get("type") != "user" or is_own:
         return ""
-    message = inner(entry, "message")
+    message = table(entry, "message")
     said = text(message, "content") or "\n".join(
-        text(part, "text") for part in parts(message, "content") if part.get("type") == "text"
+        text(part, "text") for part in rows(message, "content") if part.get("type") == "text"
     )
     return "" if said.lstrip().startswith(NO_PROMPT) else said
 
 
-def _object(line: bytes) -> Message:
+def _object(line: bytes) -> Table:
     try:
         value = json.loads(line)
     except (ValueError, RecursionError):

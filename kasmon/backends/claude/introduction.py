@@ -5,10 +5,10 @@ from typing import Final
 
 from kasmon.backends.child import Child
 from kasmon.backends.claude.command import forks, model_of
-from kasmon.backends.claude.field import Message, inner, text
 from kasmon.backends.claude.history import Memory
 from kasmon.backends.claude.plan import Plan
 from kasmon.backends.claude.settings import Settings
+from kasmon.backends.shape import Table, table, text
 from kasmon.clean import clean_block, redact
 from kasmon.errors import ExtraMissingError, LaunchError, UnfitAgentError
 from kasmon.model.command import Launch
@@ -28,7 +28,7 @@ HINTS: Final = {
 """What can be done about what the agent says when it does not start."""
 
 
-def check(launch: Launch, plan: Plan, answer: Message, conversation: str) -> None:
+def check(launch: Launch, plan: Plan, answer: Table, conversation: str) -> None:
     """Refuse an agent that could not work, or would go on with something else.
 
     Args:
@@ -44,7 +44,7 @@ def check(launch: Launch, plan: Plan, answer: Message, conversation: str) -> Non
     if told and tuple(int(part) for part in told.groups()) < OLDEST:
         oldest = ".".join(str(part) for part in OLDEST)
         raise LaunchError(f"claude {told[0]} is too old.", hint=f"kasmon needs {oldest} or newer: `claude update`.")
-    account = inner(answer, "account")
+    account = table(answer, "account")
     is_nobody = text(account, "tokenSource") == "none" and text(account, "apiKeySource") in ("", "none")
     if is_nobody and text(account, "apiProvider") == "firstParty":
         raise LaunchError("claude has no login and no key.", hint=LOG_IN)
@@ -54,7 +54,7 @@ def check(launch: Launch, plan: Plan, answer: Message, conversation: str) -> Non
 
 
 def introduction(
-    launch: Launch, plan: Plan, settings: Settings, answer: Message, pid: int, at: float
+    launch: Launch, plan: Plan, settings: Settings, answer: Table, pid: int, at: float
 ) -> tuple[Event, ...]:
     """What the agent's session begins with; *settings* know its conversation already."""
     offered = settings.offered(answer, model_of(plan.argv), at)

@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from kasmon.backends.claude.field import Message, text
+from kasmon.backends.shape import Table, text
 
 SILENT: Final = frozenset(
     {
@@ -56,7 +56,7 @@ SILENT: Final = frozenset(
 """Progress, bookkeeping and what only other screens show, by type and subtype (Claude Code 2.1.330)."""
 
 
-def name_of(message: Message) -> str:
+def name_of(message: Table) -> str:
     """What kind of message it is: `assistant`, `system/init`, `control_request/can_use_tool`, ..."""
     kind = text(message, "type") or "no type"
     if kind == "system":

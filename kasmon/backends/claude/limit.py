@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from kasmon.backends.claude.field import Message, amount, count, inner, text
+from kasmon.backends.shape import Table, amount, count, table, text
 from kasmon.model.event import Event, LimitLifted, LimitReached, NoticeRaised
 
 NAMES: Final = {
@@ -23,7 +23,7 @@ class Limit:
         """When the provider lifts it, in seconds since the epoch; None where nobody said."""
         self._warned = ""
 
-    def changed(self, info: Message, at: float) -> tuple[Event, ...]:
+    def changed(self, info: Table, at: float) -> tuple[Event, ...]:
         """A `rate_limit_event` says how things stand."""
         name = NAMES.get(text(info, "rateLimitType"), "usage limit")
         status = text(info, "status")
@@ -37,9 +37,9 @@ class Limit:
         self._warned = name
         return (*lifted, NoticeRaised(at=at, text=warning, level="warning"))
 
-    def refused(self, message: Message, said: str, at: float) -> tuple[Event, ...]:
+    def refused(self, message: Table, said: str, at: float) -> tuple[Event, ...]:
         """The provider refused a request because of a limit; *said* is how the agent puts it."""
-        info = inner(inner(message, "api_error_params"), "rate_limit_info")
+        info = table(table(message, "api_error_params"), "rate_limit_info")
         return () if self.is_reached else self._reached(amount(info, "resetsAt"), said, at)
 
     def lifted(self, at: float) -> tuple[Event, ...]:
@@ -58,7 +58,7 @@ class Limit:
         return (LimitReached(at=at, until=until, text=said),)
 
 
-def retried(message: Message, at: float) -> NoticeRaised:
+def retried(message: Table, at: float) -> NoticeRaised:
     """An `api_retry`: the agent tries again by itself, and goes on working."""
     status = count(message, "error_status")
     what = " ".join(text(message, "error").split("_")) if text(message, "error") != "unknown" else ""

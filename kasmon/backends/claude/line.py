@@ -3,7 +3,7 @@
 import json
 from typing import Final, NamedTuple
 
-from kasmon.backends.claude.field import Message
+from kasmon.backends.shape import Table
 
 RAW_CHARACTERS: Final = 4000
 """How much of something unknown is kept."""
@@ -16,7 +16,7 @@ class NoMessage(NamedTuple):
     """Its beginning."""
 
 
-def read(line: bytes) -> Message | NoMessage | None:
+def read(line: bytes) -> Table | NoMessage | None:
     """What *line* says; None where it is blank. Never raises."""
     if not line.strip():
         return None

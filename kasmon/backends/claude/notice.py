@@ -2,7 +2,7 @@
 
 from typing import Final, Literal
 
-from kasmon.backends.claude.field import Message, count, inner, text
+from kasmon.backends.shape import Table, count, table, text
 from kasmon.model.event import MessageSaid, NoticeRaised
 from kasmon.model.figures import compact
 
@@ -22,7 +22,7 @@ class Notices:
     def __init__(self) -> None:
         self._tasks: dict[str, str] = {}
 
-    def of_system(self, message: Message, at: float) -> NoticeRaised | MessageSaid | None:
+    def of_system(self, message: Table, at: float) -> NoticeRaised | MessageSaid | None:
         """The notice in a `system` message; None where it holds none."""
         subtype = text(message, "subtype")
         if subtype == "task_started":
@@ -33,7 +33,7 @@ class Notices:
         told = self._told(subtype, message)
         return NoticeRaised(at=at, text=told[0], level=told[1]) if told and told[0].strip() else None
 
-    def _told(self, subtype: str, message: Message) -> tuple[str, Level] | None:
+    def _told(self, subtype: str, message: Table) -> tuple[str, Level] | None:
         match subtype:
             case "task_notification":
                 return self._task_over(message)
@@ -47,7 +47,7 @@ class Notices:
             case "model_fallback" | "model_refusal_fallback" | "model_refusal_no_fallback" | "model_consent_fallback":
                 return text(message, "content") or "claude goes on with another model.", "warning"
             case "compact_boundary":
-                sizes = inner(message, "compact_metadata")
+                sizes = table(message, "compact_metadata")
                 before, after = (compact(count(sizes, name)) for name in ("pre_tokens", "post_tokens"))
                 return f"The conversation was compacted: {before} → {after} tokens.", "info"
             case "status" if message.get("compact_result") == "failed":
@@ -56,7 +56,7 @@ class Notices:
                 return f"claude shuts down: {text(message, 'reason')}", "warning"
         return None
 
-    def _task_over(self, message: Message) -> tuple[str, Level]:
+    def _task_over(self, message: Table) -> tuple[str, Level]:
         status = text(message, "status") or "over"
         about = self._tasks.pop(text(message, "task_id"), "") or text(message, "summary") or "a task"
         return f"In the background: {about}: {status}.", "warning" if status == "failed" else "info"

@@ -5,7 +5,7 @@ from typing import Final
 import msgspec
 
 from kasmon.backends.claude import diff, tool
-from kasmon.backends.claude.field import Message, inner, parts, text
+from kasmon.backends.shape import Table, rows, table, text
 from kasmon.clean import clean_line
 from kasmon.model.permission import AskKind, Decision, Request, RequestId, SessionId, sealed
 
@@ -27,7 +27,7 @@ class Context(msgspec.Struct, frozen=True, kw_only=True):
     """What the agent said last: the plan, where it shows none."""
 
 
-def requests(call: str, asked: Message, context: Context) -> tuple[Request, ...]:
+def requests(call: str, asked: Table, context: Context) -> tuple[Request, ...]:
     """The requests that the `can_use_tool` message *asked* makes, sealed; one for each question, else one.
 
     Args:
@@ -35,8 +35,8 @@ def requests(call: str, asked: Message, context: Context) -> tuple[Request, ...]
         asked: the `request` in its message.
         context: when, where, and of what it asks.
     """
-    name, given = text(asked, "tool_name"), inner(asked, "input")
-    questions = [question for question in parts(given, "questions") if text(question, "question")]
+    name, given = text(asked, "tool_name"), table(asked, "input")
+    questions = [question for question in rows(given, "questions") if text(question, "question")]
     if name == QUESTION_TOOL and questions:
         made = [_question(f"{call}:{n}", question) for n, question in enumerate(questions, 1)]
     elif name == PLAN_TOOL:
@@ -48,7 +48,7 @@ def requests(call: str, asked: Message, context: Context) -> tuple[Request, ...]
     )
 
 
-def _permission(call: str, name: str, given: Message, asked: Message, before: str | None) -> Request:
+def _permission(call: str, name: str, given: Table, asked: Table, before: str | None) -> Request:
     changes = diff.wanted(name, given, before)
     return Request(
         id=RequestId(call),
@@ -63,7 +63,7 @@ def _permission(call: str, name: str, given: Message, asked: Message, before: st
     )
 
 
-def _shown(name: str, given: Message) -> str:
+def _shown(name: str, given: Table) -> str:
     """The whole input of the tool *name* as text to read."""
     if name == "Bash" and text(given, "command"):
         return text(given, "command")
@@ -72,7 +72,7 @@ def _shown(name: str, given: Message) -> str:
     return tool.as_json(given, indent=2)
 
 
-def _why(name: str, asked: Message) -> str:
+def _why(name: str, asked: Table) -> str:
     """The agent's own reason for asking, and what it wants to reach."""
     described = text(asked, "description") if name == "Bash" else ""
     reach = text(asked, "blocked_path")
@@ -81,7 +81,7 @@ def _why(name: str, asked: Message) -> str:
     return " · ".join(clean_line(reason) for reason in (by, *reasons) if reason)
 
 
-def _plan(call: str, given: Message, said: str) -> Request:
+def _plan(call: str, given: Table, said: str) -> Request:
     return Request(
         id=RequestId(call),
         session=SessionId(""),
@@ -94,8 +94,8 @@ def _plan(call: str, given: Message, said: str) -> Request:
     )
 
 
-def _question(call: str, question: Message) -> Request:
-    options = [option for option in parts(question, "options") if text(option, "label")]
+def _question(call: str, question: Table) -> Request:
+    options = [option for option in rows(question, "options") if text(option, "label")]
     notes = tuple(text(option, "description") for option in options)
     previews = [f"{text(option, 'label')}:\n{text(option, 'preview')}" for option in options if text(option, "preview")]
     return Request(

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from kasmon.backends.claude.field import Message, parts, text
+from kasmon.backends.shape import Table, rows, text
 from kasmon.model.event import Event, NoticeRaised, SettingsChanged
 
 MODES: Final = ("default", "acceptEdits", "plan", "auto", "dontAsk", "bypassPermissions")
@@ -24,9 +24,9 @@ class Settings:
         self._resolved: dict[str, str] = {}
         self._is_cleared = False
 
-    def offered(self, answer: Message, asked: str, at: float) -> SettingsChanged:
+    def offered(self, answer: Table, asked: str, at: float) -> SettingsChanged:
         """What the agent's introduction, its *answer* to `initialize`, says; *asked*: the model it was started with."""
-        models = parts(answer, "models")
+        models = rows(answer, "models")
         self._resolved = {text(model, "value"): text(model, "resolvedModel") for model in models}
         self.model = self.resolved(asked)
         self.mode = text(answer, "current_permission_mode")
@@ -42,7 +42,7 @@ class Settings:
         """The full name of *model*, where the agent told it."""
         return self._resolved.get(model) or model
 
-    def introduced(self, message: Message, at: float) -> Iterator[Event]:
+    def introduced(self, message: Table, at: float) -> Iterator[Event]:
         """A `system/init` message, which comes with each turn."""
         yield from self._conversation_is(text(message, "session_id"), at)
         yield from self.model_changed(text(message, "model"), at)
@@ -71,6 +71,6 @@ class Settings:
         if before and not was_cleared:
             yield NoticeRaised(at=at, text=ELSEWHERE.format(now=conversation, before=before), level="error")
 
-    def _modes(self, models: Sequence[Message]) -> tuple[str, ...]:
+    def _modes(self, models: Sequence[Table]) -> tuple[str, ...]:
         judges = any(model.get("supportsAutoMode") is True for model in models)
         return tuple(mode for mode in MODES if (mode != BYPASSING or self._may_bypass) and (mode != AUTO or judges))

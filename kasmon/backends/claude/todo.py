@@ -2,7 +2,7 @@
 
 from typing import Final, Literal
 
-from kasmon.backends.claude.field import Message, inner, parts, text
+from kasmon.backends.shape import Table, rows, table, text
 from kasmon.model.event import PlanItem
 
 STATES: Final[dict[str, Literal["open", "doing", "done"]]] = {"in_progress": "doing", "completed": "done"}
@@ -15,22 +15,22 @@ class ToDo:
         self._tasks: dict[str, PlanItem] = {}
         """By id, in the order in which they were made."""
 
-    def finished(self, tool: str, asked: Message, result: Message) -> tuple[PlanItem, ...] | None:
+    def finished(self, tool: str, asked: Table, result: Table) -> tuple[PlanItem, ...] | None:
         """The list after *tool* did what it was *asked*; None where that says nothing new."""
         if tool == "TodoWrite":
-            todos = parts(result, "newTodos") or parts(asked, "todos")
+            todos = rows(result, "newTodos") or rows(asked, "todos")
             self._tasks = {str(n): _item(todo, "content") for n, todo in enumerate(todos)}
-        elif tool == "TaskCreate" and (made := inner(result, "task")):
+        elif tool == "TaskCreate" and (made := table(result, "task")):
             self._tasks[text(made, "id")] = _item(made, "subject")
         elif tool == "TaskUpdate" and result.get("success") is True:
-            self._update(text(result, "taskId"), asked, text(inner(result, "statusChange"), "to"))
+            self._update(text(result, "taskId"), asked, text(table(result, "statusChange"), "to"))
         elif tool == "TaskList" and "tasks" in result:
-            self._tasks = {text(task, "id"): _item(task, "subject") for task in parts(result, "tasks")}
+            self._tasks = {text(task, "id"): _item(task, "subject") for task in rows(result, "tasks")}
         else:
             return None
         return tuple(self._tasks.values())
 
-    def stated(self, statuses: list[Message]) -> tuple[PlanItem, ...]:
+    def stated(self, statuses: list[Table]) -> tuple[PlanItem, ...]:
         """The list after the agent itself set these *statuses*."""
         for status in statuses:
             self._update(text(status, "id"), {}, text(status, "status"))
@@ -42,7 +42,7 @@ class ToDo:
         self._tasks.clear()
         return was_there
 
-    def _update(self, task: str, asked: Message, status: str) -> None:
+    def _update(self, task: str, asked: Table, status: str) -> None:
         if status == "deleted":
             self._tasks.pop(task, None)
             return
@@ -52,5 +52,5 @@ class ToDo:
             self._tasks[task] = PlanItem(text=text(asked, "subject") or known.text, state=state)
 
 
-def _item(todo: Message, name: str) -> PlanItem:
+def _item(todo: Table, name: str) -> PlanItem:
     return PlanItem(text=text(todo, name), state=STATES.get(text(todo, "status"), "open"))

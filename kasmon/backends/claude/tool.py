@@ -4,7 +4,7 @@ import json
 import re
 from typing import Final
 
-from kasmon.backends.claude.field import Message, parts, text
+from kasmon.backends.shape import Table, rows, text
 from kasmon.clean import clean_line
 
 TITLE_CHARACTERS: Final = 300
@@ -27,29 +27,29 @@ WARNINGS: Final = {"run_in_background": "in the background", "dangerouslyDisable
 WRAPPED: Final = re.compile(r"\A<tool_use_error>(.*)</tool_use_error>\Z", re.DOTALL)
 
 
-def title(asked: Message) -> str:
+def title(asked: Table) -> str:
     """One line that says what a tool with the input *asked* is about; empty where it does not tell."""
     told = [text(asked, name) for name in TELLING] + [
-        text(question, "question") for question in parts(asked, "questions")
+        text(question, "question") for question in rows(asked, "questions")
     ]
     line = clean_line(next((words for words in told if words.strip()), "")).strip()
     warnings = [words for name, words in WARNINGS.items() if asked.get(name) is True]
     return "".join(f"{words}: " for words in warnings) + line[:TITLE_CHARACTERS]
 
 
-def as_json(asked: Message, *, indent: int | None = None) -> str:
+def as_json(asked: Table, *, indent: int | None = None) -> str:
     """*asked* as JSON, each character as itself."""
     return json.dumps(asked, ensure_ascii=False, indent=indent)
 
 
-def output(result: Message) -> str:
+def output(result: Table) -> str:
     """What a tool gave, by its `tool_result` block; of a picture only that there is one."""
     content = result.get("content")
     if not isinstance(content, str):
-        content = "\n".join(_shown(part) for part in parts(result, "content"))
+        content = "\n".join(_shown(part) for part in rows(result, "content"))
     wrapped = WRAPPED.match(content)
     return wrapped[1] if wrapped else content
 
 
-def _shown(part: Message) -> str:
+def _shown(part: Table) -> str:
     return text(part, "text") if part.get("type") == "text" else f"[{text(part, 'type') or 'something'}]"

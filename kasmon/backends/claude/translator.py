@@ -13,7 +13,6 @@ import msgspec
 from kasmon.backends.claude.asks import Asks
 from kasmon.backends.claude.content import Content, Said
 from kasmon.backends.claude.elicitation import ELICITATION, wanted
-from kasmon.backends.claude.field import Message, count, inner, parts, text
 from kasmon.backends.claude.known import SILENT, name_of
 from kasmon.backends.claude.limit import Limit, retried
 from kasmon.backends.claude.line import RAW_CHARACTERS, NoMessage
@@ -24,6 +23,7 @@ from kasmon.backends.claude.tool import as_json
 from kasmon.backends.claude.turn import Turns
 from kasmon.backends.claude.usage import Usage
 from kasmon.backends.elicitation import Elicitations
+from kasmon.backends.shape import Table, count, rows, table, text
 from kasmon.model.event import Event, ForeignSeen, NoticeRaised, TurnEnded
 from kasmon.model.permission import SessionId
 
@@ -55,7 +55,7 @@ class Translator:
         self._usage = usage
         self._foreign: Counter[str] = Counter()
 
-    def heard(self, message: Message | NoMessage, at: float, before: str | None = None) -> Iterator[Said]:
+    def heard(self, message: Table | NoMessage, at: float, before: str | None = None) -> Iterator[Said]:
         """The facts in *message*, which came at *at*.
 
         Args:
@@ -81,7 +81,7 @@ class Translator:
         yield from self.asks.all_withdrawn(why, at)
         yield from self.elicitations.all_withdrawn(why, at)
 
-    def _of(self, name: str, message: Message, at: float, before: str | None) -> Iterator[Said]:
+    def _of(self, name: str, message: Table, at: float, before: str | None) -> Iterator[Said]:
         match name:
             case "stream_event":
                 yield from self._streamed(message, at)
@@ -94,16 +94,16 @@ class Translator:
             case "command_lifecycle":
                 yield from self.turns.prompt_moved(message, at)
             case "rate_limit_event":
-                yield from self.limit.changed(inner(message, "rate_limit_info"), at)
+                yield from self.limit.changed(table(message, "rate_limit_info"), at)
             case "conversation_reset":
                 self._usage.cleared()
                 self.settings.cleared()
                 yield from self._content.cleared(at)
             case _ if name == ASK:
                 context = Context(session=self._session, at=at, before=before, said=self._content.said)
-                yield from self.asks.asked(text(message, "request_id"), inner(message, "request"), context)
+                yield from self.asks.asked(text(message, "request_id"), table(message, "request"), context)
             case _ if name == ELICITATION:
-                call, asked = text(message, "request_id"), wanted(inner(message, "request"))
+                call, asked = text(message, "request_id"), wanted(table(message, "request"))
                 yield from self.elicitations.asked(call, asked, at) or self._unknown(name, as_json(message), at)
             case "control_cancel_request":
                 for asks in (self.asks, self.elicitations):
@@ -113,35 +113,35 @@ class Translator:
             case _ if name not in SILENT:
                 yield from self._unknown(name, as_json(message), at)
 
-    def _streamed(self, message: Message, at: float) -> Iterator[Said]:
-        event = inner(message, "event")
+    def _streamed(self, message: Table, at: float) -> Iterator[Said]:
+        event = table(message, "event")
         if text(message, "parent_tool_use_id"):
             return
         if event.get("type") == "message_start":
             yield from self.turns.stirred(at)
-            self._usage.began(inner(event, "message"))
+            self._usage.began(table(event, "message"))
         elif event.get("type") == "message_delta":
             yield self._usage.ended(event, at)
         yield from self._content.streamed(event)
 
-    def _of_agent(self, message: Message, at: float) -> Iterator[Said]:
+    def _of_agent(self, message: Table, at: float) -> Iterator[Said]:
         if not text(message, "parent_tool_use_id"):
             yield from self.turns.stirred(at)
         error = text(message, "error")
         if not error:
-            if text(inner(message, "message"), "model") != SYNTHETIC:
+            if text(table(message, "message"), "model") != SYNTHETIC:
                 yield from self.limit.lifted(at)
             for said in self._content.of_agent(message, at):
                 yield from self._once(said) if isinstance(said, ForeignSeen) else (said,)
             return
-        why = " ".join(text(part, "text") for part in parts(inner(message, "message"), "content"))
+        why = " ".join(text(part, "text") for part in rows(table(message, "message"), "content"))
         if error == "rate_limit":
             self.turns.is_limited = True
             yield from self.limit.refused(message, why, at)
         elif error == NO_LOGIN:
             yield NoticeRaised(at=at, text=f"{why.rstrip('. ')}. {LOG_IN}", level="error")
 
-    def _of_system(self, name: str, message: Message, at: float) -> Iterator[Said]:
+    def _of_system(self, name: str, message: Table, at: float) -> Iterator[Said]:
         match name:
             case "system/init":
                 yield from self.turns.stirred(at)
@@ -153,7 +153,7 @@ class Translator:
             case "system/task_list_statuses":
                 yield self._content.tasks_stated(message, at)
             case "system/compact_boundary":
-                self._usage.compacted(count(inner(message, "compact_metadata"), "post_tokens"))
+                self._usage.compacted(count(table(message, "compact_metadata"), "post_tokens"))
         if name == "system/status":
             yield from self.settings.mode_changed(text(message, "permissionMode"), at)
         notice = self._notices.of_system(message, at)
@@ -162,7 +162,7 @@ class Translator:
         elif name not in SILENT and name not in HANDLED:
             yield from self._unknown(name, as_json(message), at)
 
-    def _result(self, message: Message, at: float) -> Iterator[Said]:
+    def _result(self, message: Table, at: float) -> Iterator[Said]:
         usage = self._usage.result(message, at)
         if usage is not None:
             yield usage

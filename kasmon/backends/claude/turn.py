@@ -12,7 +12,7 @@ Results are not counted: one turn can take in several prompts, and be followed b
 
 from typing import Final
 
-from kasmon.backends.claude.field import Message, count, text, words
+from kasmon.backends.shape import Table, count, text, texts
 from kasmon.model.command import Prompt
 from kasmon.model.event import Event, TurnEnded, TurnStarted
 
@@ -33,7 +33,7 @@ class Turns:
         self.failure = ""
         """Why the last result is none; empty where it is one."""
         self._given: dict[str, Prompt] = {}
-        self._result: Message | None = None
+        self._result: Table | None = None
         self._has_lifecycle = self._has_states = False
 
     def given(self, name: str, prompt: Prompt) -> None:
@@ -42,7 +42,7 @@ class Turns:
         for forgotten in list(self._given)[:-KEPT]:
             del self._given[forgotten]
 
-    def prompt_moved(self, message: Message, at: float) -> tuple[Event, ...]:
+    def prompt_moved(self, message: Table, at: float) -> tuple[Event, ...]:
         """A `command_lifecycle` message: a prompt was queued, started, completed or cancelled."""
         self._has_lifecycle = True
         name, state = text(message, "command_uuid"), text(message, "state")
@@ -61,7 +61,7 @@ class Turns:
         oldest = None if self._has_lifecycle else next(iter(self._given), None)
         return (*over, *self._begins(self._given.pop(oldest) if oldest else None, at))
 
-    def result(self, message: Message, at: float) -> tuple[Event, ...]:
+    def result(self, message: Table, at: float) -> tuple[Event, ...]:
         """A turn has its outcome."""
         self._result = message
         self.failure = _failure(message)
@@ -92,15 +92,15 @@ class Turns:
         return (TurnEnded(at=at),)
 
 
-def _is_aborted(result: Message) -> bool:
+def _is_aborted(result: Table) -> bool:
     return text(result, "terminal_reason").startswith(ABORTED)
 
 
-def _failure(result: Message) -> str:
+def _failure(result: Table) -> str:
     """Why *result* is none; `is_error` first, for `subtype` says "success" when the provider failed."""
     if result.get("is_error") is not True:
         return ""
-    errors = "; ".join(words(result, "errors"))
+    errors = "; ".join(texts(result, "errors"))
     subtype = text(result, "subtype")
     named = subtype.replace("_", " ") if subtype != "success" else ""
     status = count(result, "api_error_status")

@@ -10,7 +10,7 @@
 
 from typing import NamedTuple
 
-from kasmon.backends.claude.field import Message, amount, count, inner, text
+from kasmon.backends.shape import Table, amount, count, table, text
 from kasmon.model.command import Used
 from kasmon.model.event import UsageReported
 
@@ -43,23 +43,23 @@ class Usage:
         self._context = self._limit = 0
         self._model = ""
 
-    def began(self, message: Message) -> None:
+    def began(self, message: Table) -> None:
         """The model begins to answer: *message* of a `message_start` says what went in."""
-        usage = inner(message, "usage")
+        usage = table(message, "usage")
         self._model = text(message, "model") or self._model
         self._context = _input(usage)
         self._since = self._since.plus(_Total(input=_input(usage)))
 
-    def ended(self, event: Message, at: float) -> UsageReported:
+    def ended(self, event: Table, at: float) -> UsageReported:
         """It has answered: a `message_delta` says what came out."""
-        output = count(inner(event, "usage"), "output_tokens")
+        output = count(table(event, "usage"), "output_tokens")
         self._context += output
         self._since = self._since.plus(_Total(output=output))
         return self._report(at, with_cost=False)
 
-    def result(self, result: Message, at: float) -> UsageReported | None:
+    def result(self, result: Table, at: float) -> UsageReported | None:
         """A turn is over; None where its result has no figures."""
-        models = {name: inner(inner(result, "modelUsage"), name) for name in inner(result, "modelUsage")}
+        models = {name: table(table(result, "modelUsage"), name) for name in table(result, "modelUsage")}
         cost = amount(result, "total_cost_usd")
         if not models and not cost:
             return None
@@ -91,9 +91,9 @@ class Usage:
         )
 
 
-def of_models(models: Message, cost_usd: float | None) -> Used:
+def of_models(models: Table, cost_usd: float | None) -> Used:
     """The sum of the agent's own figures for each model."""
-    figures = [inner(models, name) for name in models]
+    figures = [table(models, name) for name in models]
     inputs = ("inputTokens", "cacheReadInputTokens", "cacheCreationInputTokens")
     return Used(
         input=sum(count(used, name) for used in figures for name in inputs),
@@ -106,6 +106,6 @@ def _total(used: Used) -> _Total:
     return _Total(used.input, used.output, used.cost_usd or 0.0)
 
 
-def _input(usage: Message) -> int:
+def _input(usage: Table) -> int:
     names = ("input_tokens", "cache_read_input_tokens", "cache_creation_input_tokens")
     return sum(count(usage, name) for name in names)

@@ -12,8 +12,8 @@ from typing import Any, Final
 from claude_agent_sdk import CLIConnectionError, Transport
 
 from kasmon.backends.child import Child
-from kasmon.backends.claude.field import Message, inner, text
 from kasmon.backends.claude.line import NoMessage, read
+from kasmon.backends.shape import Table, table, text
 from kasmon.errors import SessionEndedError
 
 ELICITING: Final = "elicitation"
@@ -24,7 +24,7 @@ GONE: Final = "claude has ended"
 class Wire(Transport):
     """One agent's process as the SDK sees it. It is started, and ended, by others."""
 
-    def __init__(self, child: Child, hear: Callable[[Message | NoMessage], Awaitable[None]]) -> None:
+    def __init__(self, child: Child, hear: Callable[[Table | NoMessage], Awaitable[None]]) -> None:
         self.silent = asyncio.Event()
         """The agent says nothing any more."""
         self.calls = 0
@@ -65,21 +65,21 @@ class Wire(Transport):
         """Nothing, likewise."""
 
 
-def controlling(message: Message) -> Message | None:
+def controlling(message: Table) -> Table | None:
     """What the SDK needs of *message*; None where that is nothing.
 
     In a request for permission the call's id is the request's own, which no other call has, and suggestions are left
     out: kasmon has rules of its own, and the SDK would answer one that it cannot read by itself.
     """
-    request, name = inner(message, "request"), text(message, "request_id")
+    request, name = table(message, "request"), text(message, "request_id")
     match text(message, "type"):
-        case "control_response" if text(inner(message, "response"), "request_id"):
+        case "control_response" if text(table(message, "response"), "request_id"):
             return message
         case "control_cancel_request" if name:
             return message
         case "control_request" if name and text(request, "subtype") == "can_use_tool":
             asked = {"subtype": "can_use_tool", "tool_name": text(request, "tool_name"), "tool_use_id": name}
-            return {**message, "request": {**asked, "input": inner(request, "input")}}
+            return {**message, "request": {**asked, "input": table(request, "input")}}
         case "control_request" if name and text(request, "subtype") not in ("", ELICITING):
             return message
     return None

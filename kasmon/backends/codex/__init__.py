@@ -4,12 +4,13 @@ import asyncio
 import os
 from typing import Final
 
+from kasmon.backends import handshake
 from kasmon.backends.base import Abilities, Agent
 from kasmon.backends.child import Child
 from kasmon.backends.codex import program
 from kasmon.backends.codex.agent import CodexAgent
 from kasmon.backends.codex.flags import wanted
-from kasmon.backends.codex.shape import Table
+from kasmon.backends.shape import Table
 from kasmon.backends.surroundings import Surroundings, surroundings
 from kasmon.backends.version import explained
 from kasmon.errors import LaunchError, SessionEndedError, UnfitAgentError
@@ -65,22 +66,23 @@ class CodexBackend:
             argv, variables, there = inmate.command, {}, Surroundings(variables, (*there.secrets, *inmate.secrets))
         child = await Child.start(argv, workdir=launch.workdir, environment=variables, secrets=there.secrets)
         agent = CodexAgent(launch, child, there.secrets)
-        limit_s = HANDSHAKE_S if launch.handshake_s is None else launch.handshake_s
         try:
-            await _begun(agent, asked.thread, limit_s, path, child)
+            await _begun(agent, asked.thread, launch, path, child)
         except UnfitAgentError as error:
             raise await explained(error, self.name, (path,), launch.workdir, there.variables) from error
         return agent
 
 
-async def _begun(agent: CodexAgent, thread: Table, limit_s: float, path: str, child: Child) -> None:
+async def _begun(agent: CodexAgent, thread: Table, launch: Launch, path: str, child: Child) -> None:
     """Let *agent* begin; where it does not, end it.
 
     Raises:
         LaunchError: why it did not.
     """
     failure: TimeoutError | SessionEndedError
+    limit_s = handshake.limit_s(launch, HANDSHAKE_S)
     try:
+        await handshake.arrived(launch, child.pid)
         async with asyncio.timeout(limit_s):
             await agent.begin(thread)
         return

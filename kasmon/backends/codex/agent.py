@@ -11,10 +11,10 @@ import msgspec
 
 from kasmon.backends.child import Child
 from kasmon.backends.codex import program, start
-from kasmon.backends.codex.shape import Table, text
 from kasmon.backends.codex.talk import Said, Talk
 from kasmon.backends.codex.wire import Garbage, Message, Wire
 from kasmon.backends.codex.wishes import Wishes
+from kasmon.backends.shape import Table, text
 from kasmon.errors import KasmonError, SessionEndedError
 from kasmon.model.command import Answer, Configure, Interrupt, Launch, Prompt, Stop, Wish
 from kasmon.model.event import LimitReached, NoticeRaised, SessionEnded, SessionStarted, SettingsChanged

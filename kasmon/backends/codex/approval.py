@@ -6,7 +6,7 @@ from typing import Final
 from kasmon.backends.codex import diff
 from kasmon.backends.codex.ask import APPROVAL, Ask, Setting
 from kasmon.backends.codex.item import PATCH, SHELL, script
-from kasmon.backends.codex.shape import Table, at, rows, table, text, texts
+from kasmon.backends.shape import Table, at, rows, table, text, texts
 from kasmon.model.permission import AskKind, Request, sealed
 
 BOOKKEEPING: Final = frozenset(

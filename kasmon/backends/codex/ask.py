@@ -5,7 +5,7 @@ from typing import Final, TypeAlias
 
 import msgspec
 
-from kasmon.backends.codex.shape import Table
+from kasmon.backends.shape import Table
 from kasmon.model.permission import Decision, Request, RequestId, SessionId
 
 Labels: TypeAlias = tuple[str, ...]

@@ -8,8 +8,9 @@ import msgspec
 from kasmon.backends.codex import approval, question
 from kasmon.backends.codex.ask import Ask, Labels, Setting
 from kasmon.backends.codex.item import PATCH
-from kasmon.backends.codex.shape import Table, table, text
-from kasmon.errors import RequestClosedError, StaleRequestError, UnableError, UsageError
+from kasmon.backends.shape import Table, table, text
+from kasmon.errors import RequestClosedError, UsageError
+from kasmon.model.answer import must_fit
 from kasmon.model.command import Answer
 from kasmon.model.permission import Decision, Request, RequestId
 
@@ -93,11 +94,7 @@ class Asks:
             UsageError: if a label is no answer to it.
         """
         known, request = self._find(answer.request)
-        if answer.digest != request.digest:
-            raise StaleRequestError(request.id)
-        if answer.decision not in request.choices:
-            offered = ", ".join(request.choices)
-            raise UnableError(f"request {request.id!r} does not take {answer.decision!s}.", hint=f"It takes {offered}.")
+        must_fit(request, answer)
         if answer.decision is Decision.CHOOSE:
             return self._chosen(known, request.id, answer)
         self._open.remove(known)

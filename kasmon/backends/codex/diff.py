@@ -3,7 +3,7 @@
 import os
 from collections.abc import Sequence
 
-from kasmon.backends.codex.shape import Table, text
+from kasmon.backends.shape import Table, text
 
 NOWHERE = "/dev/null"
 

@@ -23,7 +23,7 @@ from typing import Final
 
 import msgspec
 
-from kasmon.backends.codex.shape import Table
+from kasmon.backends.shape import Table
 from kasmon.errors import LaunchError
 
 PASSED: Final = frozenset({"-c", "--config", "--enable", "--disable"})

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Final
 
 from kasmon.backends.codex import diff
-from kasmon.backends.codex.shape import Table, at, rows, table, text, texts
+from kasmon.backends.shape import Table, at, rows, table, text, texts
 from kasmon.model.event import Event, MessageSaid, NoticeRaised, ThoughtSaid, ToolFinished, ToolStarted
 
 SHELL: Final = "shell"

@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from kasmon.backends.codex.shape import Table, at, number, table, text
+from kasmon.backends.shape import Table, at, number, table, text
 from kasmon.model.command import Used
 from kasmon.model.event import LimitLifted, LimitReached, UsageReported
 

@@ -4,7 +4,7 @@ import json
 import re
 from typing import Final
 
-from kasmon.backends.codex.shape import Table, at, number, table, text
+from kasmon.backends.shape import Table, at, number, table, text
 from kasmon.model.event import ForeignSeen, NoticeRaised
 
 RAW: Final = 4000

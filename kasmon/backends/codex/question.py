@@ -5,8 +5,8 @@ from typing import Final
 
 from kasmon.backends.codex.approval import elicited
 from kasmon.backends.codex.ask import QUESTION, Ask, Labels, Setting
-from kasmon.backends.codex.shape import Table, rows, table, text
 from kasmon.backends.form import Field, content, fields
+from kasmon.backends.shape import Table, rows, table, text
 from kasmon.model.permission import AskKind, Request, sealed
 
 SECRET_TOO: Final = "Codex calls the answer a secret. Kasmon writes answers down in the session's log."

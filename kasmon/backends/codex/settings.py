@@ -4,7 +4,7 @@ from typing import Final
 
 import msgspec
 
-from kasmon.backends.codex.shape import Table, text
+from kasmon.backends.shape import Table, text
 from kasmon.errors import RefusedError
 
 PLAN: Final = "plan"

@@ -7,8 +7,8 @@ import msgspec
 
 from kasmon import __version__
 from kasmon.backends.codex.item import words
-from kasmon.backends.codex.shape import Table, rows, text
 from kasmon.backends.codex.wire import CallRefusedError, Wire
+from kasmon.backends.shape import Table, rows, text
 from kasmon.backends.version import advice
 from kasmon.errors import LaunchError, UnfitAgentError
 from kasmon.model.command import Launch

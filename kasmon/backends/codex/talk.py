@@ -16,8 +16,8 @@ from kasmon.backends.codex.given import Given
 from kasmon.backends.codex.meter import Meter, is_limit
 from kasmon.backends.codex.notices import Notices, failure
 from kasmon.backends.codex.settings import MODES, Settings, settings
-from kasmon.backends.codex.shape import Table, number, rows, table, text
 from kasmon.backends.codex.work import Work
+from kasmon.backends.shape import Table, number, rows, table, text
 from kasmon.model.command import Launch
 from kasmon.model.event import (
     Event,

@@ -12,7 +12,7 @@ import msgspec
 
 from kasmon.backends.child import KEPT_BYTES, Child
 from kasmon.backends.codex.asks import CallId
-from kasmon.backends.codex.shape import Table, number, table, text
+from kasmon.backends.shape import Table, number, table, text
 from kasmon.clean import redact
 from kasmon.errors import RefusedError, SessionEndedError
 

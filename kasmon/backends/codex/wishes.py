@@ -8,10 +8,10 @@ from typing import Final
 
 from kasmon.backends.codex.asks import Outcome
 from kasmon.backends.codex.settings import change, planned
-from kasmon.backends.codex.shape import Table, rows, text
 from kasmon.backends.codex.talk import NO_LONGER, Said, Talk
 from kasmon.backends.codex.wire import CallRefusedError, Wire
-from kasmon.errors import StaleRequestError, UnableError
+from kasmon.backends.shape import Table, rows, text
+from kasmon.model.answer import must_fit
 from kasmon.model.command import Answer, Configure, Prompt
 from kasmon.model.event import NoticeRaised, RequestWithdrawn
 from kasmon.model.permission import Decision, Request
@@ -108,10 +108,7 @@ class Wishes:
 
     async def _approve(self, plan: Request, answer: Answer) -> None:
         """Let codex carry its *plan* out, or tell it what should be another."""
-        if answer.digest != plan.digest:
-            raise StaleRequestError(plan.id)
-        if answer.decision not in plan.choices:
-            raise UnableError(f"request {plan.id!r} does not take {answer.decision!s}.")
+        must_fit(plan, answer)
         self._talk.plan = None
         if answer.decision is Decision.ALLOW:
             await self._set(planned(self._talk.settings))

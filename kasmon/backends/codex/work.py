@@ -7,7 +7,7 @@ from typing import Final
 
 from kasmon.backends.base import Chunk
 from kasmon.backends.codex import item as items
-from kasmon.backends.codex.shape import Table, rows, text, texts
+from kasmon.backends.shape import Table, rows, text, texts
 from kasmon.model.event import Event, MessageSaid, ToolFinished, ToolStarted
 
 AGENT: Final = "agent"

@@ -4,7 +4,10 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Coroutine
 from typing import Any, TypeVar
 
+import msgspec
+
 from kasmon.backends.base import Chunk, Learned
+from kasmon.backends.interpreter.described import policy_of
 from kasmon.backends.interpreter.diary import Diary
 from kasmon.backends.interpreter.life import Life
 from kasmon.backends.interpreter.mailbox import Mailbox
@@ -33,8 +36,10 @@ from kasmon.model.event import Event
 from kasmon.model.sandbox import INTERPRETERS, Phase, Policy, Ran
 from kasmon.paths import Places
 from kasmon.sandbox.box import Box
+from kasmon.sandbox.forking import copied
 from kasmon.sandbox.keeping import Keeping
 from kasmon.sandbox.lifecycle import Terms
+from kasmon.sandbox.origin import keep_origin, origin_of
 
 Value = TypeVar("Value")
 
@@ -66,6 +71,7 @@ class InterpreterAgent:
             keep_policy: keeps what the sandbox is from now on.
             quiet_s: how long nothing has to run until a turn is over.
         """
+        self._places = places
         self._diary, self._threads = Diary(loop), Threads()
         self._box = box(self._diary.write)
         self._keeping = keeping(self._box)
@@ -116,6 +122,7 @@ class InterpreterAgent:
         """Put the sandbox to sleep, wake it, keep a checkpoint of it or go back to one, once its turn is over.
 
         Returns the id of the checkpoint; else what was lost, empty where nothing was. The facts of it were heard then.
+        What another session got, to which it was forked, is written to that one's origin.
 
         Raises:
             KasmonError: why it could not be done.
@@ -138,9 +145,9 @@ class InterpreterAgent:
     def _kept(self, wish: SandboxWish) -> str:
         match wish:
             case Sleep():
-                self._box.sleep(to_disk=wish.to_disk, why="asked for")
-                if self._box.phase is not Phase.PAUSED:
-                    raise SandboxError("the sandbox was not put to sleep", "its log says why")
+                why = self._box.sleep(to_disk=wish.to_disk, why="asked for")
+                if why or self._box.phase is not Phase.PAUSED:
+                    raise SandboxError("the sandbox was not put to sleep", why or "its log says why")
                 return ""
             case Wake():
                 return self._box.wake()
@@ -149,9 +156,26 @@ class InterpreterAgent:
             case Restore():
                 return self._keeping.restore(wish.checkpoint)
             case Fork():
-                return self._keeping.fork(wish.checkpoint, wish.folder, wish.memory)
+                return self._forked(wish)
             case _:
                 raise UnableError(f"{type(wish).__name__.lower()} is not what is done here.")
+
+    def _forked(self, wish: Fork) -> str:
+        """Copy it, and write down what the other session got once that is whole; what this one lost by that."""
+        known = origin_of(self._places, wish.session) if wish.session else None
+        other = policy_of(self._places, wish.session) if known is not None else None
+        got = copied(self._box, self._keeping, wish, other)
+        if known is not None:
+            whole = msgspec.structs.replace(
+                known, is_whole=True, with_memory=not got.why, checkpoint=got.checkpoint, why=got.why
+            )
+            try:
+                keep_origin(self._places, wish.session, whole)
+            except OSError as error:  # whoever wanted it took it back meanwhile
+                if other is not None:
+                    self._box.tier.forget(other)
+                raise SandboxError("the copy was not made", error.strerror or str(error)) from error
+        return got.lost
 
     def _allow(self, wish: Allow) -> str:
         later = self._box.allow(wish.hosts)

@@ -7,10 +7,11 @@ import msgspec
 
 from kasmon.backends.base import Abilities, Agent
 from kasmon.backends.interpreter.agent import InterpreterAgent
+from kasmon.backends.interpreter.described import must_be_whole, policy_of
 from kasmon.backends.interpreter.past import Past, past
 from kasmon.backends.interpreter.turn import QUIET_S
 from kasmon.config import in_force
-from kasmon.errors import LaunchError, LogMissingError
+from kasmon.errors import LogMissingError
 from kasmon.model.command import Launch
 from kasmon.model.event import Event
 from kasmon.model.permission import SessionId
@@ -49,13 +50,14 @@ class InterpreterBackend:
         """The session of *launch*; its sandbox is found again or made while its events are read.
 
         Raises:
-            LaunchError: if nothing says what its sandbox is.
+            LaunchError: if nothing says what its sandbox is, or it is a copy that is not whole.
             UnableError: if its tier is not there.
         """
         return await asyncio.to_thread(self._opened, launch, asyncio.get_running_loop())
 
     def _opened(self, launch: Launch, loop: asyncio.AbstractEventLoop) -> Agent:
         here = places()
+        must_be_whole(here, launch.session)
         policy, known = policy_of(here, launch.session), _past(here, launch.session)
         terms = terms_of(in_force(here).session)
         tier = self._parts.tier(policy)
@@ -72,21 +74,6 @@ class InterpreterBackend:
             write_private(here.sandbox(launch.session), msgspec.json.encode(changed))
 
         return InterpreterAgent(here, launch, box, keeping, terms, loop, known, keep_policy, self._quiet_s)
-
-
-def policy_of(here: Places, session: SessionId) -> Policy:
-    """What the sandbox of *session* is.
-
-    Raises:
-        LaunchError: if nothing says so.
-    """
-    path = here.sandbox(session)
-    try:
-        return msgspec.json.decode(path.read_bytes(), type=Policy)
-    except OSError as error:
-        raise LaunchError(f"cannot read {str(path)!r}: {error.strerror}.") from error
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise LaunchError(f"{str(path)!r} does not say what the sandbox is: {error}.") from error
 
 
 def _past(here: Places, session: SessionId) -> Past:

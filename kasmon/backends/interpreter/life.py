@@ -12,7 +12,7 @@ from kasmon.backends.interpreter.diary import Diary
 from kasmon.backends.interpreter.threads import Threads
 from kasmon.backends.interpreter.turn import Turns
 from kasmon.errors import KasmonError, RefusedError, SandboxError, SessionEndedError
-from kasmon.model.command import Launch
+from kasmon.model.command import Launch, Sender
 from kasmon.model.event import SessionEnded, SessionStarted, TurnEnded, TurnStarted
 from kasmon.model.sandbox import Phase
 from kasmon.sandbox.box import Box
@@ -113,7 +113,7 @@ class Life:
         if self._keeping.wants_before:
             await self.moved(self._keeping.keep, "before", what)
         self._what = what
-        by_whom: Literal["user", "wave", "peer"] = "wave" if by == "wave" else "peer" if by == "peer" else "user"
+        by_whom: Sender = "wave" if by == "wave" else "peer" if by == "peer" else "user"
         self._box.journal.note(TurnStarted(at=time.time(), prompt=what, by=by_whom))
 
     async def finish(self, reason: Literal["done", "interrupted"]) -> None:

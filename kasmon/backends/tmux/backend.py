@@ -4,6 +4,7 @@ import asyncio
 import time
 from collections.abc import Callable, Mapping
 
+from kasmon.backends import handshake
 from kasmon.backends.base import Abilities
 from kasmon.backends.tmux.agent import TmuxAgent
 from kasmon.backends.tmux.clues import Clues
@@ -205,6 +206,7 @@ class TmuxBackend:
         elif facts.is_dead:
             agent.found(facts)
         else:
+            await handshake.arrived(launch, agent.pid, self.places)
             agent.ready()
 
 

@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import os
+import re
 import signal
 from typing import Final
 
@@ -15,8 +16,18 @@ DIE_S: Final = 2.0
 """How long a killed process may take to be gone."""
 TMUX_SAYS: Final = "Pane is dead"
 """How tmux's own line on a dead pane begins."""
+OURS: Final = "kasmon: "
+"""How the words of a program of ours begin that stands before the agent."""
+CANNOT: Final = frozenset({125, 126, 127})
+"""How it ends where it could not start the agent."""
+WRAPPED_ROWS: Final = 20
+"""So many rows above the screen may be a part of the last line, which is as long as it is."""
 SCROLLED_BY_DEATH: Final = -1
 """That line pushes the screen up by one row, into the history: the first row that an agent wrote is this one."""
+COMPLAINT: Final = re.compile(
+    r"\b(unknown|unrecognized|unexpected|invalid|no such) (option|argument|flag|command|subcommand)s?\b", re.IGNORECASE
+)
+"""How programs say that they do not understand their command line."""
 
 
 async def end_group(
@@ -60,5 +71,14 @@ def signal_name(number: int | None) -> str | None:
 
 def last_line(rows: Lines) -> str:
     """The last row that says something, cleaned; tmux's own words on a dead pane aside."""
-    lines = (clean_line(row.decode("utf-8", "replace")).strip() for row in reversed(rows))
+    lines = (_cleaned(row) for row in reversed(rows))
     return next((line for line in lines if line and not line.startswith(TMUX_SAYS)), "")
+
+
+def complaint(rows: Lines) -> str:
+    """The first row in which a program says that it does not understand its command line, cleaned; else empty."""
+    return next((line for line in map(_cleaned, rows) if COMPLAINT.search(line)), "")
+
+
+def _cleaned(row: bytes) -> str:
+    return clean_line(row.decode("utf-8", "replace")).strip()

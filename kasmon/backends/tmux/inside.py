@@ -38,10 +38,10 @@ def wrapped(places: Places, launch: Launch, nonce: str, around: Mapping[str, str
         LaunchError: if it cannot be started there.
     """
     from kasmon.sandbox import inmate  # only where there is a sandbox
-    from kasmon.sandbox.belongings import EMIT
 
     program = program_of(launch.argv, launch.agent)
-    hooks = hooked(program, launch.argv, places.folder(launch.session), launch.generation, nonce, EMIT)
+    emit = inmate.emit_of(places, launch.session)
+    hooks = hooked(program, launch.argv, places.folder(launch.session), launch.generation, nonce, emit)
     variables = base_environment(dict(around)) | dict(own) | dict(hooks.variables)
     variables |= {"KASMON_GENERATION": str(launch.generation), "KASMON_NONCE": nonce, "COLORTERM": "truecolor"}
     if can_be_asked(launch.argv):

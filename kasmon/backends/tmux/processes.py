@@ -59,12 +59,21 @@ def _from_proc() -> Iterator[tuple[int, Entry]]:
         if not name.isdecimal():
             continue
         with contextlib.suppress(OSError, ValueError, IndexError):
-            head, _, tail = Path(f"/proc/{name}/stat").read_bytes().rpartition(b")")
+            head, _, tail = _content(f"/proc/{name}/stat").rpartition(b")")
             fields = tail.split()
             if fields[0] == b"Z":
                 continue
             comm = head.partition(b"(")[2].decode("utf-8", "replace")
             yield int(name), Entry(int(fields[1]), int(fields[2]), int(fields[5]), comm)
+
+
+def _content(path: str) -> bytes:
+    """All of a short file of /proc; a Path takes three times as long, and there are hundreds of them."""
+    handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        return os.read(handle, 4096)
+    finally:
+        os.close(handle)
 
 
 def _from_ps() -> Iterator[tuple[int, Entry]]:

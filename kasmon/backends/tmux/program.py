@@ -9,7 +9,7 @@ from typing import Final
 
 from kasmon.backends.surroundings import ALIASES, RUNNERS
 from kasmon.backends.tmux.processes import SHELLS
-from kasmon.backends.version import answer
+from kasmon.backends.version import TRIED, VERSION, advice, answer
 from kasmon.clean import clean_line
 from kasmon.launch import base_environment
 
@@ -42,6 +42,13 @@ def version_of(argv: Sequence[str]) -> str:
         return _version(argv[0], Path(argv[0]).stat().st_mtime_ns)
     except OSError:
         return ""
+
+
+def advised(argv: Sequence[str]) -> str:
+    """What a person should know of the version of the agent that *argv* runs; empty of an unknown one. Blocks."""
+    agent = program_of(argv)
+    version = VERSION.search(version_of(argv)) if agent in TRIED else None
+    return advice(agent, version[0]) if version else ""
 
 
 @lru_cache(maxsize=64)

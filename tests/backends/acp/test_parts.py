@@ -1,6 +1,5 @@
 """The small parts: diffs, errors in words, messages of a good shape, what is known of agents, and gemini's minute."""
 
-import asyncio
 import json
 import random
 import re
@@ -13,11 +12,10 @@ from acp import RequestError
 
 from kasmon.backends.acp import failing, gemini, turn
 from kasmon.backends.acp.known import PROVIDERS, STRANGER, Habit, known, named
-from kasmon.backends.acp.outbox import ROOM, Outbox
 from kasmon.backends.acp.pipe import Asked, understood
 from kasmon.backends.acp.unified import unified
 from kasmon.errors import LaunchError
-from kasmon.model.event import LimitReached, NoticeRaised, SessionEnded, TurnEnded
+from kasmon.model.event import LimitReached, TurnEnded
 
 # Diffs
 
@@ -298,30 +296,3 @@ def test_an_empty_conversation_without_a_twin_stays(tmp_path: Path) -> None:
 def test_only_gemini_has_that_habit() -> None:
     assert Habit.TWIN_FILES in known(("gemini",)).habits
     assert Habit.TWIN_FILES not in known(("opencode",)).habits
-
-
-# The way to the host
-
-
-async def test_while_the_host_takes_nothing_there_is_no_room() -> None:
-    outbox = Outbox()
-    outbox.introduce([NoticeRaised(at=0.0, text="first")])
-    outbox.say(NoticeRaised(at=0.0, text=str(number)) for number in range(ROOM))
-    waiting = asyncio.create_task(outbox.room())
-    await asyncio.sleep(0)
-    assert not waiting.done()
-    taken = outbox.taken()
-    told = [await anext(taken), await anext(taken)]
-    await waiting
-
-    assert ["first", "0"] == [notice.text for notice in told]  # type: ignore[union-attr]
-
-
-async def test_what_was_said_before_the_introduction_comes_after_it() -> None:
-    outbox = Outbox()
-    outbox.say([NoticeRaised(at=0.0, text="early")])
-    outbox.introduce([NoticeRaised(at=0.0, text="first")])
-    outbox.say([SessionEnded(at=0.0), NoticeRaised(at=0.0, text="late")])
-
-    assert ["first", "early", ""] == [getattr(said, "text", "") async for said in outbox.taken()]
-    assert [] == [said async for said in outbox.taken()]

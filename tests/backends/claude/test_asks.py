@@ -3,8 +3,8 @@
 import pytest
 
 from kasmon.backends.claude.asks import Allow, Asks, Deny, Outcome
-from kasmon.backends.claude.field import Message
 from kasmon.backends.claude.request import Context, requests
+from kasmon.backends.shape import Table
 from kasmon.errors import RequestClosedError, StaleRequestError, UnableError
 from kasmon.model.command import Answer
 from kasmon.model.event import RequestOpened, RequestWithdrawn
@@ -14,7 +14,7 @@ from tests.backends.claude.recording import recorded
 NOW = 1.0
 
 
-def asked(tool: str, given: Message, before: str | None = None, said: str = "", **more: object) -> tuple[Request, ...]:
+def asked(tool: str, given: Table, before: str | None = None, said: str = "", **more: object) -> tuple[Request, ...]:
     context = Context(session=SessionId("s"), at=NOW, before=before, said=said)
     return requests("call", {"subtype": "can_use_tool", "tool_name": tool, "input": given, **more}, context)
 
@@ -22,7 +22,7 @@ def asked(tool: str, given: Message, before: str | None = None, said: str = "", 
 class Waiting:
     """An agent that waits for the answers to one call."""
 
-    def __init__(self, tool: str, given: Message) -> None:
+    def __init__(self, tool: str, given: Table) -> None:
         self.asks = Asks()
         request = {"tool_name": tool, "input": given}
         opened = self.asks.asked("call", request, Context(session=SessionId("s"), at=NOW))
@@ -123,7 +123,7 @@ def test_a_question_without_questions_is_asked_as_a_tool() -> None:
 
 
 @pytest.mark.parametrize(("given", "shown"), [({"plan": "# A"}, "# A"), ({}, "what was said")])
-def test_a_plan_is_shown_or_else_what_was_said_before_it(given: Message, shown: str) -> None:
+def test_a_plan_is_shown_or_else_what_was_said_before_it(given: Table, shown: str) -> None:
     (request,) = asked("ExitPlanMode", given, said="what was said")
 
     assert (AskKind.PLAN, shown) == (request.kind, request.shown)

@@ -3,6 +3,7 @@
 from typing import Any, TypeAlias
 
 Table: TypeAlias = dict[str, Any]
+"""A message of a protocol, or an object within one."""
 
 
 def text(value: object, *path: str) -> str:
@@ -29,12 +30,21 @@ def texts(value: object, *path: str) -> list[str]:
     return [one for one in found if isinstance(one, str)] if isinstance(found, list) else []
 
 
+def amount(value: object, *path: str) -> float | None:
+    """The number at *path*; None where there is none."""
+    found = at(value, *path)
+    return float(found) if isinstance(found, int | float) and not isinstance(found, bool) else None
+
+
 def number(value: object, *path: str) -> int | None:
     """The whole number at *path*; None where there is none."""
     found = at(value, *path)
-    if isinstance(found, bool) or not isinstance(found, int | float):
-        return None
-    return int(found)
+    return int(found) if isinstance(found, int | float) and not isinstance(found, bool) else None
+
+
+def count(value: object, *path: str) -> int:
+    """The whole number at *path*; 0 where there is none."""
+    return number(value, *path) or 0
 
 
 def at(value: object, *path: str) -> Any:
