@@ -118,6 +118,13 @@ def unescape(text: bytes) -> bytes:
     """*text* of an %output with its octals turned back; as it is, if it is not what tmux writes."""
     if b"\\" not in text:
         return text
+    try:
+        return codecs.escape_decode(text)[0]
+    except (ValueError, DeprecationWarning):  # what is wrong there need not be told, however warnings are treated here
+        return _unescaped_quietly(text)
+
+
+def _unescaped_quietly(text: bytes) -> bytes:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)
         try:

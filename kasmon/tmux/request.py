@@ -49,6 +49,16 @@ class Screen(msgspec.Struct, frozen=True):
     """Top to bottom, UTF-8 with SGR, trailing spaces kept."""
 
 
+class Above(msgspec.Struct, frozen=True):
+    """The end of what a pane printed, at one moment, as whole lines: what was wrapped is joined."""
+
+    facts: ScreenFacts
+    lines: list[bytes]
+    """The oldest first; the first one may be the end of a line only."""
+    left: int
+    """How many of them have left the screen; the others stand there, or end there."""
+
+
 class Row(msgspec.Struct, frozen=True):
     """One row of a pane's screen, and where the cursor is."""
 
@@ -106,6 +116,18 @@ def scrolled(pane: str, up: int, height: int) -> Request[Screen]:
         2,
         lambda answers: Screen(_screen_facts(pane, answers[1]), answers[0]),
     )
+
+
+def above(pane: str, rows: int) -> Request[Above]:
+    """The last *rows* rows that scrolled away from *pane*, and its screen, as lines without colours."""
+
+    def read(answers: Sequence[Lines]) -> Above:
+        everything, shown = answers[0], answers[1]
+        return Above(_screen_facts(pane, answers[2]), everything, max(len(everything) - len(shown), 0))
+
+    at = exact(pane)
+    whole = f"capture-pane -p -J -S {-int(rows)} -t {at} ; capture-pane -p -J -t {at}"
+    return Request(f"{whole} ; {_display(pane, SCREEN_FORMAT)}", 3, read)
 
 
 def screen_facts(pane: str) -> Request[ScreenFacts]:

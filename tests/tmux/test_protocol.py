@@ -80,6 +80,8 @@ def test_whatever_a_program_prints_comes_back_byte_for_byte(printed: bytes) -> N
 def test_escapes_that_tmux_would_not_write_stay_as_they_are() -> None:
     assert b"end\\" == unescape(b"end\\")
     assert b"\\xZZ" == unescape(b"\\xZZ")
+    assert b"\\8" == unescape(b"\\8")  # of which Python warns
+    assert b"\\8\\xZZ" == unescape(b"\\8\\xZZ")
 
 
 def test_an_endless_line_takes_no_endless_memory() -> None:
