@@ -51,6 +51,7 @@ def run(channel: Channel, interpreter: Interpreter, code: str, timeout_s: float 
     return channel.run(interpreter, code, timeout_s=timeout_s)
 
 
+@pytest.mark.core
 @pytest.mark.parametrize("interpreter", INTERPRETERS)
 @pytest.mark.parametrize("code", [SPINS, WAITS, FORKS], ids=["spins", "waits", "forks"])
 def test_a_run_whose_time_is_over_is_interrupted_and_keeps_what_the_interpreter_holds(
@@ -93,6 +94,7 @@ def test_an_interrupt_that_comes_before_the_code_began_is_not_lost(channel: Chan
     assert "41\n" == run(channel, "python", SHOW["python"]).stdout
 
 
+@pytest.mark.core
 @pytest.mark.parametrize("interpreter", INTERPRETERS)
 def test_an_interrupt_ends_the_run_and_keeps_what_the_interpreter_holds(
     channel: Channel, interpreter: Interpreter
@@ -147,6 +149,7 @@ def test_an_interrupt_of_one_run_touches_no_other_and_one_that_waits_never_begin
     assert Reaction.NOTHING is channel.interrupt("python", "first")
 
 
+@pytest.mark.core
 def test_what_came_of_a_run_is_told_again_by_its_word_and_nothing_is_run_by_that(
     agent: Agent, channel: Channel
 ) -> None:
@@ -187,6 +190,7 @@ def test_a_dead_interpreter_is_started_anew_once_and_the_answers_say_what_is_los
     assert ["41\n", "41\n"] == [run(channel, other, SHOW[other]).stdout for other in others]
 
 
+@pytest.mark.core
 def test_an_interpreter_that_died_between_two_runs_is_noticed_by_the_next(channel: Channel) -> None:
     run(channel, "python", "held = 41")
     run(channel, "bash", f"kill -9 {channel.ping('n').workers['python'].pid}")
@@ -196,13 +200,14 @@ def test_an_interpreter_that_died_between_two_runs_is_noticed_by_the_next(channe
     assert ("False\n", True, False) == (ran.stdout, ran.restarted, ran.session_preserved)
 
 
+@pytest.mark.core
 def test_an_interpreter_that_was_reset_begins_anew_without_a_complaint(channel: Channel) -> None:
     child = int(run(channel, "bash", "held=41; sleep 60 & echo $!").stdout)
     channel.reset("bash")
     ran = run(channel, "bash", "echo [$held]")
 
     assert ("[]\n", False, "") == (ran.stdout, ran.restarted, ran.hint)
-    until(lambda: not alive(child))
+    until(lambda: not lives(channel, child))
 
 
 def test_a_reset_ends_what_runs_and_that_run_says_so(channel: Channel) -> None:
@@ -233,6 +238,7 @@ def test_a_program_in_the_interpreters_place_is_heard_to_its_end(channel: Channe
     assert ("instead\n", 6, False) == (ran.stdout, ran.exit_code, ran.session_preserved)
 
 
+@pytest.mark.core
 def test_a_variable_of_one_run_is_for_that_run_alone(channel: Channel) -> None:
     code: dict[Interpreter, str] = {
         "python": "import os; print(os.environ.get('LENT'))",
@@ -262,7 +268,8 @@ def test_a_variable_is_gone_also_after_a_run_that_was_interrupted(channel: Chann
     assert "False\n" == run(channel, "python", "import os; 'LENT' in os.environ").stdout
 
 
-def test_output_streams_while_the_code_runs_and_no_character_is_cut(agent: Agent, channel: Channel) -> None:
+@pytest.mark.core
+def test_output_streams_while_the_code_runs_and_no_character_is_cut(channel: Channel) -> None:
     code = (
         "import os, time\nfor byte in 'aä€'.encode():\n    _ = os.write(1, bytes([byte])); time.sleep(0.005)\n"
         "while not os.path.exists('go'): time.sleep(0.01)"
@@ -272,7 +279,7 @@ def test_output_streams_while_the_code_runs_and_no_character_is_cut(agent: Agent
     def hear(stream: str, text: str) -> None:
         heard.append((stream, text))
         if "€" in text:
-            (agent.workspace / "go").touch()
+            run(channel, "bash", "touch go")
 
     ran = channel.run("python", code, timeout_s=20, on_output=hear)
 
@@ -293,7 +300,7 @@ def test_endless_output_ends_with_its_time(channel: Channel) -> None:
     def hear(_: str, text: str) -> None:
         heard[0] += len(text)
 
-    ran = channel.run("bash", "held=41; yes", timeout_s=0.3, on_output=hear)
+    ran = channel.run("bash", "held=41; yes", timeout_s=0.3, on_output=hear, cap=100)
 
     assert (124, True) == (ran.exit_code, ran.session_preserved)
     assert ran.omitted > 0
@@ -315,18 +322,21 @@ def test_an_interpreter_that_is_not_installed_is_an_answer_and_no_end() -> None:
         channel.close()
 
 
-def test_nothing_wakes_it_while_nothing_is_asked(agent: Agent, channel: Channel) -> None:
+def test_nothing_wakes_it_while_nothing_is_asked() -> None:
     """No timer is left behind by a run, and no interpreter ticks."""
-    for interpreter in INTERPRETERS:
-        run(channel, interpreter, SAYS[interpreter].format(1))
-    run(channel, "python", SPINS["python"], timeout_s=0.1)
-    pids = [agent.process.pid, *(channel.ping("n").workers[name].pid for name in ("python", "bash"))]
+    with running() as agent:
+        channel = agent.channel("analysis")
+        for interpreter in INTERPRETERS:
+            run(channel, interpreter, SAYS[interpreter].format(1))
+        run(channel, "python", SPINS["python"], timeout_s=0.1)
+        pids = [agent.process.pid, *(channel.ping("n").workers[name].pid for name in ("python", "bash"))]
 
-    _REST.wait(0.2)
-    before = switches(pids)
-    _REST.wait(0.4)
+        _REST.wait(0.2)
+        before = switches(pids)
+        _REST.wait(0.4)
 
-    assert before == switches(pids)
+        assert before == switches(pids)
+        channel.close()
 
 
 _REST = threading.Event()
@@ -362,6 +372,12 @@ def test_sigterm_is_a_shutdown() -> None:
         channel.close()
 
 
+def lives(channel: Channel, pid: int) -> bool:
+    """Whether there is a process *pid*, of the numbering inside."""
+    ran = run(channel, "python", f"print(open('/proc/{pid}/stat', 'rb').read().rpartition(b')')[2].split()[0])")
+    return "FileNotFoundError" not in ran.stderr and "Z" not in ran.stdout
+
+
 def alive(pid: int) -> bool:
     try:
         state = Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()[0]
@@ -374,6 +390,19 @@ def alive(pid: int) -> bool:
 
 
 @pytest.mark.sandboxes
+def test_a_node_that_starts_slowly_is_interrupted_once_the_code_begins_and_not_ended(tmp_path: Path) -> None:
+    """Before that it hears no interrupt, and while a script begins an interrupt would end it."""
+    (tmp_path / "slow.js").write_text("const until = Date.now() + 2500; while (Date.now() < until) {}")
+    with running(NODE_OPTIONS=f"--require={tmp_path / 'slow.js'}") as agent:
+        channel = agent.channel("analysis")
+        ran = run(channel, "node", "var held = 41; while (true) {}", timeout_s=0.1)
+
+        assert (124, True, True) == (ran.exit_code, ran.timed_out, ran.session_preserved)
+        assert "41\n" == run(channel, "node", SHOW["node"]).stdout
+        channel.close()
+
+
+@pytest.mark.patient
 @pytest.mark.parametrize(
     ("interpreter", "code"),
     [
@@ -399,7 +428,7 @@ def test_what_does_not_react_to_an_interrupt_is_ended_and_said_to_be_lost(
     assert "41\n" == run(channel, "bash", SHOW["bash"]).stdout
 
 
-@pytest.mark.sandboxes
+@pytest.mark.patient
 def test_a_shell_that_does_not_react_is_ended_and_its_state_goes_on_in_the_next(channel: Channel) -> None:
     run(channel, "bash", HOLD["bash"])
     ran = run(channel, "bash", "trap '' INT; sleep 60; echo never", timeout_s=0.2)
@@ -410,7 +439,7 @@ def test_a_shell_that_does_not_react_is_ended_and_its_state_goes_on_in_the_next(
     assert ("41\n", True, True) == (ran.stdout, ran.restarted, ran.session_preserved)
 
 
-@pytest.mark.sandboxes
+@pytest.mark.patient
 def test_a_shell_that_does_not_react_to_anything_is_killed_and_said_to_be_lost(channel: Channel) -> None:
     run(channel, "bash", HOLD["bash"])
     ran = run(channel, "bash", "trap '' INT HUP; while :; do :; done", timeout_s=0.2)
@@ -419,27 +448,29 @@ def test_a_shell_that_does_not_react_to_anything_is_killed_and_said_to_be_lost(c
     assert "\n" == run(channel, "bash", SHOW["bash"]).stdout
 
 
-@pytest.mark.sandboxes
+@pytest.mark.patient
 def test_an_interrupt_that_is_not_heard_is_said_and_loses_nothing(channel: Channel) -> None:
     run(channel, "python", HOLD["python"])
     with ThreadPoolExecutor(1) as others:
-        going = others.submit(
-            run, channel, "python", "import signal, time; signal.signal(2, signal.SIG_IGN); time.sleep(3)"
-        )
-        until(lambda: channel.ping("n").workers["python"].busy)
+        code = "import signal, time; signal.signal(2, signal.SIG_IGN); print('deaf'); time.sleep(3)"
+        said: list[str] = []
+        going = others.submit(channel.run, "python", code, timeout_s=20.0, on_output=lambda _, text: said.append(text))
+        until(lambda: "deaf" in "".join(said))
 
         assert Reaction.NONE is channel.interrupt("python")
         assert (0, True) == (going.result().exit_code, going.result().session_preserved)
     assert "41\n" == run(channel, "python", SHOW["python"]).stdout
 
 
-@pytest.mark.sandboxes
+@pytest.mark.patient
 def test_a_time_in_which_all_was_frozen_does_not_count(agent: Agent, channel: Channel) -> None:
     with ThreadPoolExecutor(1) as others:
         going = others.submit(run, channel, "bash", "sleep 1; echo done", 2.0)
         until(lambda: channel.ping("n").workers["bash"].busy)
-        agent.process.send_signal(signal.SIGSTOP)
+        agent.freeze()
+        channel.is_asleep = True
         _REST.wait(4)
-        agent.process.send_signal(signal.SIGCONT)
+        agent.thaw()
+        channel.is_asleep = False
 
         assert ("done\n", False) == (going.result().stdout, going.result().timed_out)

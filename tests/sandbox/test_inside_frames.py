@@ -7,7 +7,8 @@ import pytest
 
 from kasmon.sandbox.inside.frames import LIMIT_BYTES, Frames, FrameTooLargeError, packed
 from kasmon.sandbox.inside.keep import Keep
-from tests.sandbox.agents import Agent, Raw, running
+from tests.sandbox.agents import Agent, Raw
+from tests.sandbox.insides import Inside
 from tests.waiting import until
 
 
@@ -23,6 +24,7 @@ def _hang_up(request: pytest.FixtureRequest) -> Iterator[None]:
         request.getfixturevalue("agent").hang_up()
 
 
+@pytest.mark.core
 def test_the_seeds_request_gets_the_seeds_answer(client: Raw) -> None:
     said = client.ask(id="req-123", type="execute", interpreter="python", code="x = 42\nprint(x)")
 
@@ -96,6 +98,7 @@ def test_a_request_that_makes_no_sense_is_refused_and_nothing_else_happens(
     assert "ok\n" == client.ask(id="6", code="echo ok")["stdout"]
 
 
+@pytest.mark.core
 def test_a_frame_that_is_too_large_is_refused_before_it_comes_and_ends_that_connection_alone(agent: Agent) -> None:
     client = agent.connect()
     client.socket.sendall((LIMIT_BYTES + 1).to_bytes(4, "big") + b"x")
@@ -126,6 +129,7 @@ def test_a_frame_that_comes_byte_by_byte_is_a_frame(client: Raw) -> None:
     assert "slow\n" == client.receive()["stdout"]
 
 
+@pytest.mark.core
 def test_twenty_clients_get_their_own_answers(agent: Agent) -> None:
     clients = [agent.connect() for _ in range(20)]
     for number, client in enumerate(clients):
@@ -145,11 +149,12 @@ def test_who_leaves_during_a_run_is_not_missed_and_the_run_goes_on_to_its_end(ag
     assert "behind\n" == staying.ask(id="2", interpreter="bash", code="echo $left")["stdout"]
 
 
+@pytest.mark.core
 def test_who_does_not_read_keeps_nobody_waiting_and_gets_the_answer_when_it_does(agent: Agent) -> None:
     slow, quick = agent.connect(), agent.connect()
-    slow.send(
-        {"id": "1", "interpreter": "bash", "code": "head -c 20000000 /dev/zero; left=1", "stream": True, "cap": 100}
-    )
+    code = "head -c 20000000 /dev/zero; left=1"
+    slow.send({"id": "1", "interpreter": "bash", "code": code, "stream": True, "cap": 100, "began": True})
+    assert "began" == slow.receive()["type"]
     said = quick.ask(id="2", interpreter="bash", code="echo $left")
 
     assert "1\n" == said["stdout"]
@@ -172,8 +177,8 @@ def test_bash_runs_while_python_is_busy(agent: Agent) -> None:
     assert "python\n" == busy.receive()["stdout"]
 
 
-def test_one_client_too_many_finds_the_door_closed_and_the_others_are_served() -> None:
-    with running() as agent:
+def test_one_client_too_many_finds_the_door_closed_and_the_others_are_served(inside: Inside) -> None:
+    with inside.spare() as agent:
         crowd = [connected(agent) for _ in range(300)]
         for client in crowd[:3]:
             assert "ok\n" == client.ask(code="echo ok")["stdout"]
@@ -212,6 +217,7 @@ def test_runs_of_one_interpreter_wait_for_each_other_in_their_order(client: Raw)
     assert "[0, 1, 2, 3, 4]\n" == client.ask(interpreter="python", code="order")["stdout"]
 
 
+@pytest.mark.core
 def test_a_run_too_many_is_refused_and_says_why(agent: Agent) -> None:
     client = agent.connect()
     client.send({"id": "first", "interpreter": "bash", "code": "sleep 0.3"})

@@ -23,6 +23,7 @@ def node(channel: Channel, code: str, timeout_s: float = 20.0) -> Ran:
     return channel.run("node", code, timeout_s=timeout_s)
 
 
+@pytest.mark.core
 def test_names_last_from_run_to_run_and_may_be_declared_again(channel: Channel) -> None:
     node(channel, "let x = 1; const y = 2; class A { z() { return 3 } }; function f() { return 4 }")
 
@@ -31,6 +32,7 @@ def test_names_last_from_run_to_run_and_may_be_declared_again(channel: Channel) 
     assert "5\n" == node(channel, "class A { z() { return 5 } }\nnew A().z()").stdout
 
 
+@pytest.mark.core
 def test_await_may_stand_at_the_top(channel: Channel) -> None:
     """It rests on node's own rewriting, which is not a public interface: this is where a new version would show."""
     assert "7\n" == node(channel, "const late = await new Promise(done => setTimeout(() => done(7), 5)); late").stdout
@@ -66,8 +68,12 @@ def test_stdout_and_stderr_are_separate_and_whole(channel: Channel) -> None:
 
 @pytest.mark.parametrize(
     "closing",
-    ["require('fs').closeSync(1)", "process.stdout.end(); process.stderr.destroy()"],
-    ids=["files", "streams"],
+    [
+        "require('fs').closeSync(1)",
+        "process.stdout.end(); process.stderr.destroy()",
+        "require('fs').closeSync(1); require('fs').openSync('/dev/null', 'r')",
+    ],
+    ids=["files", "streams", "another file"],
 )
 def test_code_that_closes_its_output_has_it_again_in_the_next_run(channel: Channel, closing: str) -> None:
     node(channel, f"var mended = 1; {closing}")
@@ -93,6 +99,7 @@ def test_an_error_in_the_background_ends_nothing(channel: Channel) -> None:
     assert "later" in first.stderr + ran.stderr + ran.background
 
 
+@pytest.mark.core
 def test_an_interrupt_by_its_time_keeps_what_it_holds(channel: Channel) -> None:
     node(channel, "var kept = 1")
     for code in ("while (true) {}", "await new Promise(() => {})"):

@@ -22,6 +22,7 @@ def python(channel: Channel, code: str, timeout_s: float = 20.0) -> Ran:
     return channel.run("python", code, timeout_s=timeout_s)
 
 
+@pytest.mark.core
 def test_variables_imports_functions_and_the_folder_last_from_run_to_run(channel: Channel) -> None:
     python(
         channel,
@@ -40,6 +41,7 @@ def test_the_value_of_a_last_expression_is_shown_and_kept_as_underscore(channel:
     assert "" == python(channel, "None").stdout
 
 
+@pytest.mark.core
 def test_await_may_stand_at_the_top(channel: Channel) -> None:
     assert (
         "7\n"
@@ -61,6 +63,7 @@ def test_background_tasks_go_on_between_runs(channel: Channel) -> None:
     until(lambda: python(channel, "import time\npathlib.Path('written').exists()").stdout == "True\n")
 
 
+@pytest.mark.core
 def test_an_error_shows_the_line_that_it_comes_from_also_of_an_earlier_run(channel: Channel) -> None:
     first = python(channel, "def divide(n):\n    return 1 / n  # here\n")
     ran = python(channel, "divide(0)")
@@ -136,7 +139,8 @@ def test_code_that_closes_its_output_has_it_again_in_the_next_run(channel: Chann
     assert ("seen 1\n", "heard\n", False) == (ran.stdout, ran.stderr, ran.restarted)
 
 
-def test_what_a_process_left_behind_says_later_is_no_part_of_the_next_run(agent: Agent, channel: Channel) -> None:
+@pytest.mark.core
+def test_what_a_process_left_behind_says_later_is_no_part_of_the_next_run(channel: Channel) -> None:
     ran = python(
         channel,
         "import subprocess\n_ = subprocess.Popen(['bash', '-c', 'sleep 0.1; echo late; touch told; sleep 60'],"
@@ -144,7 +148,7 @@ def test_what_a_process_left_behind_says_later_is_no_part_of_the_next_run(agent:
     )
 
     assert "now\n" == ran.stdout
-    until(lambda: (agent.workspace / "told").exists())
+    until(lambda: channel.run("bash", "[ -e told ]", timeout_s=20).exit_code == 0)
     ran = python(channel, "print('next')")
     assert ("next\n", "late\n") == (ran.stdout, ran.background)
 
@@ -185,19 +189,6 @@ def test_a_nul_in_the_code_is_pythons_own_error(channel: Channel) -> None:
     assert "null bytes" in ran.stderr
 
 
-def test_too_little_memory_is_an_error_of_the_code(channel: Channel) -> None:
-    python(
-        channel,
-        "import resource\nbefore = resource.getrlimit(resource.RLIMIT_DATA)\n"
-        "resource.setrlimit(resource.RLIMIT_DATA, (1 << 28, before[1]))",
-    )
-    ran = python(channel, "x = bytearray(1 << 30)")
-
-    assert (1, True) == (ran.exit_code, ran.session_preserved)
-    assert "MemoryError" in ran.stderr
-    python(channel, "resource.setrlimit(resource.RLIMIT_DATA, before)")
-
-
 def test_its_main_module_is_the_codes_own(channel: Channel) -> None:
     assert (
         "__main__ []\n"
@@ -220,13 +211,12 @@ def test_the_ends_of_long_output_are_kept_with_the_exact_number_of_what_is_not(c
     assert str(ran.omitted) in ran.hint
 
 
+@pytest.mark.core
 def test_the_channel_is_not_among_the_files_that_children_get(channel: Channel) -> None:
-    code = (
-        "import subprocess; done = subprocess.run(['ls', '/proc/self/fd'], capture_output=True, close_fds=False)\n"
-        "print(done.stdout.decode().split())"
-    )
+    looks = "import os, sys\nfor number in range(99):\n  try: os.fstat(number); print(number)\n  except OSError: 0"
+    code = f"import subprocess, sys; print(subprocess.check_output([sys.executable, '-c', {looks!r}], close_fds=False))"
 
-    assert "['0', '1', '2', '3']\n" == python(channel, code).stdout
+    assert "b'0\\n1\\n2\\n'\n" == python(channel, code).stdout
 
 
 def test_what_is_written_where_the_channel_could_be_is_no_answer(channel: Channel) -> None:

@@ -8,7 +8,8 @@ import pytest
 from kasmon.errors import SandboxError
 from kasmon.model.sandbox import Interpreter
 from kasmon.sandbox.channel import Channel
-from tests.sandbox.agents import Agent, running
+from tests.sandbox.agents import Agent, temporary
+from tests.sandbox.insides import Inside
 
 CANARY = "kasmon-canary-5d41402abc4b2a76"
 
@@ -24,9 +25,9 @@ def channel(agent: Agent) -> Iterator[Channel]:
 
 
 @pytest.fixture(scope="module")
-def other() -> Iterator[Channel]:
+def other(inside: Inside) -> Iterator[Channel]:
     """Another sandbox."""
-    with running() as agent:
+    with inside.agent("other") as agent:
         channel = agent.channel()
         yield channel
         channel.close()
@@ -52,6 +53,7 @@ def carried(channel: Channel, other: Channel) -> tuple[set[str], set[str]]:
     return set(loaded.kept), set(saved.lost) | set(loaded.lost)
 
 
+@pytest.mark.core
 def test_data_functions_and_classes_of_python_are_as_they_were(channel: Channel, other: Channel) -> None:
     python(
         channel,
@@ -151,6 +153,7 @@ file.close()
     assert "[1]\n" == python(other, "fine")
 
 
+@pytest.mark.core
 def test_the_state_of_a_shell_is_as_it_was_and_its_jobs_are_named_as_lost(channel: Channel, other: Channel) -> None:
     job = bash(
         channel,
@@ -228,7 +231,7 @@ def test_python_of_another_version_says_that_it_cannot_take_it_up(channel: Chann
 
 
 def test_what_is_forgotten_is_in_no_interpreter_any_more_and_in_nothing_that_is_kept(
-    agent: Agent, channel: Channel
+    channel: Channel,
 ) -> None:
     """The canary of a credential: lent to runs, copied by the code, printed, and left in background output."""
     lent = {"TOKEN": CANARY}
@@ -249,7 +252,7 @@ def test_what_is_forgotten_is_in_no_interpreter_any_more_and_in_nothing_that_is_
     assert {"copied", "nested", "MINE"} == set(purged["node"])
     assert CANARY.encode() not in saved.content
     assert {"python: fine", "bash: fine", "node: fine"} <= set(saved.kept)
-    assert b"" == b"".join(path.read_bytes() for path in (agent.folder / "tmp").rglob("*") if path.is_file())
+    assert not any(temporary(channel).values())
     assert CANARY not in bash(channel, "set; env") + python(channel, "dict(os.environ), globals()")
 
 

@@ -2,6 +2,7 @@
 
     python3 -I -S agent.py            the agent: KASMON_LISTEN_FD is a listening socket, KASMON_READY_FD a pipe
     python3 agent.py python           the python interpreter, as the agent starts it
+    python3 agent.py ways             what carries connections in and out, where stdin and stdout are the one line
 
 It says `R` on the pipe when it answers. This folder needs Python 3.11 and its standard library, and nothing else of
 kasmon: it is no package of the house, and is called `kasmon.sandbox.inside` in here so that it goes by one name.
@@ -18,6 +19,10 @@ def main() -> None:
         from kasmon.sandbox.inside.pyworker import work
 
         work()
+    elif sys.argv[1:] == ["ways"]:
+        from kasmon.sandbox.inside.carried import carry
+
+        carry()
     else:
         from kasmon.sandbox.inside.desk import serve
 

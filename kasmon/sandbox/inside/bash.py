@@ -95,8 +95,9 @@ class Bash(Interpreter):
     def signal_interrupt(self, is_second: bool) -> None:
         try:
             fcntl.ioctl(self._master, TIOCSIG, signal.SIGINT)
-        except OSError:
-            os.write(self._master, b"\x03")
+        except OSError:  # gVisor's terminals signal nobody: a shell has no jobs there, and all of it is one group
+            with contextlib.suppress(OSError):
+                os.killpg(self.pid, signal.SIGINT)
 
     def plead(self) -> bool:
         """A shell that hangs up writes down what it holds; what keeps it waiting is killed."""
@@ -121,6 +122,7 @@ class Bash(Interpreter):
 
     def feed(self, turn: Turn) -> None:
         lines = {"run": self._run, "save": self._save, "load": self._load, "forget": self._forget}.get(turn.do)
+        lines = self._surround if turn.do == "surround" else lines
         act = lines(turn) if lines else ""
         self._quiet()
         self._type(f" PROMPT_COMMAND='__k_say $?' __k_turn={turn.nonce}; {act}\n __k_say $?\n")
@@ -149,6 +151,12 @@ class Bash(Interpreter):
         assert isinstance(values, list)
         lines = [f"unset -v {name}" for name in names] + [f"__k_purge {quoted(value)}" for value in values]
         return f"source {self._file('bash.forgotten', chr(10).join(lines))}"
+
+    def _surround(self, turn: Turn) -> str:
+        variables = turn.words.get("variables")
+        assert isinstance(variables, Mapping)
+        lines = [f"export {name}={quoted(str(value))}" for name, value in variables.items()]
+        return f"source {self._file('bash.surround', chr(10).join(lines))}"
 
     def _file(self, name: str, text: str) -> str:
         return self.place.write(name, text.encode("utf-8", "surrogateescape") + b"\n")

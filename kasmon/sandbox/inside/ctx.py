@@ -8,7 +8,7 @@ import os
 import sys
 import time
 
-HERE = "/opt/session"
+HERE = os.path.dirname(os.environ.get("KASMON_CONTEXT", "")) or "/opt/session"  # noqa: PTH120 (a small program: no pathlib)
 USAGE = "usage: kasmon ctx [--done [WORD]] [--waiting REASON] [--json]"
 LONGEST = 2000
 

@@ -12,10 +12,13 @@ from kasmon.sandbox.inside.bash import Bash
 from kasmon.sandbox.inside.client import Client
 from kasmon.sandbox.inside.framed import Node, Python
 from kasmon.sandbox.inside.interpreter import Interpreter
+from kasmon.sandbox.inside.looked import looked
 from kasmon.sandbox.inside.loop import Loop
 from kasmon.sandbox.inside.outcome import NOT_DONE, refusal
 from kasmon.sandbox.inside.place import Place
-from kasmon.sandbox.inside.request import VARIABLE, RefusedError, Words, texts
+from kasmon.sandbox.inside.process import Process
+from kasmon.sandbox.inside.processes import Processes
+from kasmon.sandbox.inside.request import VARIABLE, RefusedError, Words, texts, variables_of
 from kasmon.sandbox.inside.runs import Runs
 from kasmon.sandbox.inside.service import Service
 from kasmon.sandbox.inside.spawning import is_open
@@ -60,6 +63,7 @@ class Desk:
         }
         self._upkeep = Upkeep(self.loop)
         self._runs = Runs(self._interpreter)
+        self._processes = Processes(self.loop)
         self._clients: set[Client] = set()
         self._most_clients = min(CLIENTS, resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 2)
         self._parts: dict[Client, bytearray] = {}
@@ -69,7 +73,10 @@ class Desk:
             "execute": self._runs.execute,
             "recall": self._runs.recall,
             "ping": self._ping,
+            "look": self._look,
+            "level": self._level,
             "renew": self._renew,
+            "surround": self._surround,
             "interrupt": self._runs.interrupt,
             "reset": self._reset,
             "prewarm": self._prewarm,
@@ -82,11 +89,13 @@ class Desk:
             "spawn": self._upkeep.spawn,
             "probe": self._upkeep.probe,
             "shutdown": self._shutdown,
+            **self._processes.acts,
         }
         self.loop.watch(listening.fileno(), self._accept)
 
     def shut(self) -> None:
         """End everything that was started in here, and ourselves."""
+        self._processes.end()
         for service in self._upkeep.services.values():
             service.end()
         for interpreter in self._interpreters.values():
@@ -106,10 +115,11 @@ class Desk:
     def _left(self, client: Client) -> None:
         self._clients.discard(client)
         self._parts.pop(client, None)
+        self._processes.left(client)
 
     def _reap(self) -> None:
-        living: list[Interpreter | Service] = [*self._interpreters.values(), *self._upkeep.services.values()]
-        for each in living:
+        living: list[Interpreter | Service | Process] = [*self._interpreters.values(), *self._upkeep.services.values()]
+        for each in [*living, *self._processes.living]:
             if each.pid:
                 with contextlib.suppress(ChildProcessError):
                     pid, status = os.waitpid(each.pid, os.WNOHANG)
@@ -211,10 +221,24 @@ class Desk:
             "services": {name: each.state() for name, each in self._upkeep.services.items()},
         }
 
+    def _look(self, client: Client, message: Words) -> Words:
+        return looked()
+
+    def _level(self, client: Client, message: Words) -> None:
+        """Who mirrors our folders outside does so before it passes this on, as before what came of a run."""
+        client.send({"id": message.get("id"), "type": "level"})
+
     def _renew(self, client: Client, message: Words) -> Words:
         """Be another agent from now on: this is a copy of one, in a sandbox of its own."""
         self._instance = os.urandom(8).hex()
         return {}
+
+    def _surround(self, client: Client, message: Words) -> Words | None:
+        """Let all that is started from now on have these variables, and the interpreters that run already."""
+        variables = variables_of(message)
+        os.environ.update(variables)
+        living = [each for each in self._interpreters.values() if each.pid]
+        return self._ask_all(client, message, living, "surround", {"variables": variables})
 
     def _shutdown(self, client: Client, message: Words) -> None:
         client.send({"id": message.get("id"), "type": "answer"})

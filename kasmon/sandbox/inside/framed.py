@@ -88,7 +88,9 @@ class Framed(Interpreter):
             said = json.loads(frame)
         except ValueError:
             return
-        if isinstance(said, dict):
+        if isinstance(said, dict) and "begun" in said:
+            self.begun(said["begun"], waits=bool(said.get("waits")))
+        elif isinstance(said, dict):
             self.answered(said.pop("nonce", None), said)
 
     def _deaf(self) -> None:
@@ -112,11 +114,12 @@ class Python(Framed):
 
 class Node(Framed):
     name = "node"
-    asks_twice = True
+    asks_twice = says_begun = True
 
     def signal_interrupt(self, is_second: bool) -> None:
         """While it waits for a child with all it has, it hears nothing: the child is interrupted as well, then."""
         (os.killpg if is_second else os.kill)(self.pid, signal.SIGINT)
 
     def argv(self) -> list[str]:
-        return [program("node"), "--no-warnings", "--expose-internals", f"{HERE}/nodeworker.js"]
+        ours = ("--no-warnings", "--expose-internals", "--experimental-vm-modules")
+        return [program("node"), *ours, f"{HERE}/nodeworker.js"]

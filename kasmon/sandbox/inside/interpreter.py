@@ -1,6 +1,7 @@
 """One interpreter: its process, its queue of turns, and what is heard of both. It does one turn at a time."""
 
 import contextlib
+import math
 import os
 import signal
 import time
@@ -16,6 +17,11 @@ from kasmon.sandbox.inside.place import Place
 from kasmon.sandbox.inside.turn import STREAMS, Turn
 
 YOUNG_S = 0.3
+DEAF_S = float(os.environ.pop("KASMON_DEAF_S", "0.1"))
+"""Where an interpreter says when code begins: so long after that an interrupt ends the code alone. node takes its own
+handler away before the code's is there; a processor that is emulated may take longer for that."""
+START_S = 10.0
+"""How much longer than its time a run is left alone whose code has not begun: its interpreter starts, and slowly."""
 LAST_S = 1.0
 """How long after that it has to leave by itself what can be carried over."""
 GIVEN_UP_S = 5.0
@@ -30,6 +36,8 @@ class Interpreter:
     name = ""
     asks_twice = False
     """Whether a second interrupt does what a first did not, and harms nothing."""
+    says_begun = False
+    """Whether it says when code begins, and what is interrupted before that is interrupted then."""
 
     def __init__(self, loop: Loop, place: Place) -> None:
         self.loop, self.place = loop, place
@@ -106,7 +114,26 @@ class Interpreter:
             turn.answer(withdrawn())
         return turn is not None
 
+    def begun(self, nonce: object, *, waits: bool) -> None:
+        """The interpreter says that the code of the turn of *nonce* begins, or that it *waits* for something now."""
+        turn = self.turn
+        if turn is None or nonce != turn.nonce:
+            return
+        turn.hears_at = time.monotonic() + (0.0 if waits else DEAF_S)
+        if turn.overdue and not waits:
+            self.loop.cancel(turn.timer)
+            turn.timer = self.loop.after(GRACE_S, self._unmoved)
+        if turn.is_unwanted:
+            self._interrupt(turn)
+
     def _interrupt(self, turn: Turn) -> None:
+        if self.says_begun and (left := turn.hears_at - time.monotonic()) > 0:
+            turn.is_unwanted = True
+            self.loop.cancel(turn.held)
+            turn.held = self.loop.after(left, lambda: self._interrupt(turn)) if left < math.inf else None
+            return
+        turn.is_unwanted = False
+        self.loop.cancel(turn.held)
         with contextlib.suppress(OSError):
             self.signal_interrupt(turn.again is not None)
         is_first = turn.again is None
@@ -200,6 +227,10 @@ class Interpreter:
         if turn.do != "run":  # something of ours is no reason to lose what it holds
             turn.answer({"lost": f"{self.name} took longer than {turn.timeout_s:g} s"})
             return
+        starts = self.says_begun and turn.hears_at == math.inf
+        if starts and time.monotonic() < turn.begun_at + turn.timeout_s + START_S:
+            turn.timer = self.loop.after(GRACE_S, self._unmoved)
+            return
         turn.killed = True
         turn.timer = self.loop.after(LAST_S, self._kill)
         if not self.plead():
@@ -231,6 +262,7 @@ class Interpreter:
     def _over(self, turn: Turn) -> None:
         self.loop.cancel(turn.timer)
         self.loop.cancel(turn.again)
+        self.loop.cancel(turn.held)
         self.turn = None
 
     # The process's end.

@@ -10,8 +10,10 @@ from collections.abc import Callable
 
 READABLE = select.POLLIN
 WRITABLE = select.POLLOUT
-TICK_S = 1.0
-"""How long it sleeps at most while something is due: so it notices that it was frozen, and for how long."""
+TICK_S = 0.2
+"""How long it sleeps at most while something is due: so much of a time in which it was frozen may count."""
+FROZEN_S = 1.0
+"""Who was away for so much longer than it slept was frozen."""
 
 
 class Timer:
@@ -91,7 +93,7 @@ class Loop:
     def _look_at_the_clock(self, slept_s: float | None) -> None:
         """Where more time went by since the last look than *slept_s* explains, whatever is due is due later."""
         before, self._now = self._now, time.monotonic()
-        if slept_s is not None and self._now - before > slept_s + TICK_S:
+        if slept_s is not None and self._now - before > slept_s + FROZEN_S:
             for timer in self._timers:
                 timer.at += self._now - before - slept_s
 

@@ -2,7 +2,7 @@
 // The node interpreter: one realm for all turns; top-level `let`, `const` and `class` go on and may be said again.
 //
 // node --expose-internals: only for its own rewriting of top-level await, and the parser that this needs. Without them
-// code runs all the same, and `await` stands in functions only.
+// code runs all the same, and `await` stands in functions only. --experimental-vm-modules: for `import()` before node 20.12.
 const fs = require('fs');
 const net = require('net');
 const path = require('path');
@@ -11,13 +11,16 @@ const v8 = require('v8');
 const vm = require('vm');
 const { Console } = require('console');
 const { createRequire } = require('module');
+const { pathToFileURL } = require('url');
 
 const control = Number(process.env.KASMON_CONTROL);
 delete process.env.KASMON_CONTROL;
 const env = process.env, cwd = process.cwd, exit = process.exit.bind(process);
 const { parse, stringify } = JSON;
+const { writeSync } = fs;
 const INTERRUPTED = 130, UNHEARD = 113;
-const LOADER = vm.constants && vm.constants.USE_MAIN_CONTEXT_DEFAULT_LOADER;
+const LOADER = (vm.constants && vm.constants.USE_MAIN_CONTEXT_DEFAULT_LOADER)
+  || ((named) => import(/^\.{0,2}\//.test(named) ? pathToFileURL(path.resolve(cwd(), named)) : named));
 
 let rewritten = null, parser = null;
 try {
@@ -54,18 +57,26 @@ function told(error) {
 // stdout and stderr are put back where the turn before closed them; each is known by a second way to the same pipe.
 const spare = [1, 2].map((file) => fs.openSync(`/proc/self/fd/${file}`, 'w'));
 
+function isSpared(at) {
+  try {
+    const [there, ours] = [at + 1, spare[at]].map((file) => fs.fstatSync(file));
+    return there.ino === ours.ino && there.dev === ours.dev;
+  } catch { return false; }
+}
+
 function mend() {
   let isNew = false;
   ['stdout', 'stderr'].forEach((name, at) => {
-    let isGone = false;
-    try { fs.fstatSync(at + 1); } catch {
-      isGone = true;
+    const isGone = !isSpared(at);
+    if (isGone) {
+      try { fs.closeSync(at + 1); } catch { /* it is closed */ } // else another file was opened in its place
       fs.openSync(`/proc/self/fd/${spare[at]}`, 'w'); // it gets the lowest number that is free
     }
     const old = process[name];
     if (!isGone && !old.destroyed && !old.writableEnded) return;
     isNew = true;
     const made = new net.Socket({ fd: at + 1, readable: false, writable: true });
+    made._destroy = (error, done) => done(error); // like node's own it closes no file: the next one has the same
     Object.defineProperty(process, name, { value: made, configurable: true, enumerable: true, writable: true });
   });
   if (isNew) globalThis.console = new Console(process.stdout, process.stderr);
@@ -99,22 +110,30 @@ function script(code, turn) {
   return { made: new vm.Script(awaits || text, options), awaits: Boolean(awaits) };
 }
 
-async function value(code, turn) {
+// An interrupt before the one or the other would be lost, or end us: while a script begins or ends, node has no ear for it.
+function begins(nonce, waits) {
+  try { writeSync(control, framed({ begun: nonce, waits })); } catch { /* nobody listens any more, and we end by that */ }
+}
+
+async function value(code, turn, nonce) {
   const { made, awaits } = script(code, turn);
+  begins(nonce, false);
   const result = made.runInThisContext({ displayErrors: true, breakOnSigint: true });
   if (!awaits) return result;
   result.catch(() => {}); // where it is interrupted, nobody hears it
-  const ended = await Promise.race([result, new Promise((_, fail) => { interrupt = fail; })]);
+  const stopped = new Promise((_, fail) => { interrupt = fail; });
+  begins(nonce, true);
+  const ended = await Promise.race([result, stopped]);
   return ended && ended.value;
 }
 
-async function run({ code, variables, turn }) {
+async function run({ code, variables, turn, nonce }) {
   mend();
   const before = Object.keys(variables).map((name) => [name, env[name]]);
   Object.assign(env, variables);
   let rc = 0;
   try {
-    const result = await value(code, turn);
+    const result = await value(code, turn, nonce);
     if (result !== undefined) process.stdout.write(`${util.inspect(result, { depth: 4, maxArrayLength: 100 })}\n`);
   } catch (error) {
     const isStopped = error instanceof Interrupted || (error && error.code === 'ERR_SCRIPT_EXECUTION_INTERRUPTED');
@@ -202,15 +221,20 @@ function forget({ names, values }) {
   return { purged };
 }
 
-const acts = { run, save, load, forget, nothing: () => ({}) };
+const surround = ({ variables }) => { Object.assign(env, variables); return {}; };
+const acts = { run, save, load, forget, surround, nothing: () => ({}) };
 
 async function answer(request) {
   let said;
   try { said = await acts[request.do](request); } catch (error) { said = { lost: String(error && error.message) }; }
-  const words = Buffer.from(stringify({ ...said, nonce: request.nonce }));
+  stream.write(framed({ ...said, nonce: request.nonce }));
+}
+
+function framed(said) {
+  const words = Buffer.from(stringify(said));
   const head = Buffer.alloc(4);
   head.writeUInt32BE(words.length);
-  stream.write(Buffer.concat([head, words]));
+  return Buffer.concat([head, words]);
 }
 
 let held = Buffer.alloc(0);

@@ -59,6 +59,7 @@ class Worker:
             "run": self._run,
             "nothing": lambda _: {},
             "forget": self._forget,
+            "surround": self._surround,
             "save": self._save,
             "load": self._load,
         }
@@ -206,6 +207,13 @@ class Worker:
             return _getcwd()
         except OSError:
             return ""
+
+    def _surround(self, request: Words) -> Words:
+        variables = request["variables"]
+        assert isinstance(variables, dict)
+        for known in (_environ, self._begun_with[0]):
+            known.update(variables)
+        return {}
 
     # What is kept, and what must not be.
 

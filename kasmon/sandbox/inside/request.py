@@ -21,6 +21,17 @@ def number(message: Words, key: str, default: float, most: float) -> float:
     return value
 
 
+def variables_of(message: Words) -> dict[str, str]:
+    """The variables of a request; none where they are not given."""
+    variables = message.get("variables") or {}
+    if not isinstance(variables, dict):
+        raise RefusedError("'variables' are names and texts")
+    for variable, value in variables.items():
+        if not VARIABLE.fullmatch(variable) or not isinstance(value, str) or "\0" in value:
+            raise RefusedError(f"{variable!r} is no variable, or its value no text without NUL")
+    return variables
+
+
 def texts(message: Words, key: str) -> list[str]:
     """The list of texts *key*; empty where it is not given."""
     value = message.get(key, [])

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from kasmon.sandbox.inside.client import Client
 from kasmon.sandbox.inside.interpreter import Interpreter
 from kasmon.sandbox.inside.remembered import Remembered
-from kasmon.sandbox.inside.request import VARIABLE, RefusedError, Words, number
+from kasmon.sandbox.inside.request import RefusedError, Words, number, variables_of
 from kasmon.sandbox.inside.turn import CAP_BYTES, TIME_S, Turn
 
 LONGEST_S = 7 * 86400.0
@@ -73,14 +73,8 @@ class Runs:
             raise RefusedError("'code' is missing, or is not text")
         if interpreter == "bash" and "\0" in code:
             raise RefusedError("bash cannot run code with a NUL character in it. Write it as '\\0'.")
-        variables = message.get("variables") or {}
-        if not isinstance(variables, dict):
-            raise RefusedError("'variables' are names and texts")
-        for variable, value in variables.items():
-            if not VARIABLE.fullmatch(variable) or not isinstance(value, str) or "\0" in value:
-                raise RefusedError(f"{variable!r} is no variable, or its value no text without NUL")
         return Turn(
-            {"code": code, "variables": variables},
+            {"code": code, "variables": variables_of(message)},
             timeout_s=number(message, "timeout_s", TIME_S, LONGEST_S),
             cap=int(number(message, "cap", CAP_BYTES, 1 << 40)),
             session=str(message.get("session") or "")[:200],

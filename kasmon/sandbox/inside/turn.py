@@ -1,6 +1,7 @@
 """One thing that an interpreter is asked to do: for how long, what it said meanwhile, and who waits for the answer."""
 
 import codecs
+import math
 import os
 import time
 from collections.abc import Callable, Mapping
@@ -48,6 +49,12 @@ class Turn:
         self.timer: Timer | None = None
         self.again: Timer | None = None
         """When it is interrupted once more, since it may not have begun inside the interpreter the first time."""
+        self.hears_at = math.inf
+        """From when on an interrupt is heard; for ever unheard while its code has not begun."""
+        self.is_unwanted = False
+        """It was interrupted before that."""
+        self.held: Timer | None = None
+        """When it is interrupted that was before that."""
         self.overdue = self.interrupted = self.killed = self.restarted = False
         self.lost_before = ""
         """What became of the interpreter's state before this run; empty where nothing did."""

@@ -1,0 +1,96 @@
+"""Where the tests of interpreters run: in an agent that nothing confines, and, unchanged, in a sandbox of each tier."""
+
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Final
+
+from kasmon.model.sandbox import Tier
+from kasmon.paths import Places
+from kasmon.sandbox.base import Sandbox
+from kasmon.sandbox.e2b.tier import E2b
+from kasmon.sandbox.gvisor.tier import Gvisor
+from kasmon.sandbox.jail.bubblewrap import Jail
+from kasmon.sandbox.jail.tree import raze
+from kasmon.sandbox.microvm.machine import MicroVm
+from kasmon.sandbox.tiers import TIERS
+from tests.sandbox import gvisors
+from tests.sandbox.agents import Agent, Housed, running
+from tests.sandbox.e2b_stage import served
+from tests.sandbox.machines import IMAGE, need_machine, warmed
+from tests.sandbox.required import need_gvisor, need_jail
+
+ALONE: Final = "alone"
+KINDS: Final = (ALONE, *TIERS)
+
+
+class Inside:
+    """One kind of them. Sandboxes are made once for all tests: what one left in them is gone for the next module."""
+
+    def __init__(self, tier: Sandbox | None, ends: ExitStack) -> None:
+        self.tier, self._ends = tier, ends
+        self._made: dict[str, Housed] = {}
+
+    @contextmanager
+    def agent(self, name: str) -> Iterator[Agent]:
+        """The agent called *name*, as if nobody had used it."""
+        if self.tier is None:
+            with running() as agent:
+                yield agent
+            return
+        if name not in self._made:
+            self._made[name] = Housed(self.tier, f"inside-{name}")
+            self._ends.callback(self._made[name].end)
+        else:
+            self._made[name].begin_anew()
+        yield self._made[name]
+
+    @contextmanager
+    def spare(self) -> Iterator[Agent]:
+        """One of which nothing is left."""
+        if self.tier is None:
+            with running() as agent:
+                yield agent
+            return
+        agent = Housed(self.tier, "inside-spare")
+        try:
+            yield agent
+        finally:
+            agent.end()
+
+
+@contextmanager
+def of_kind(kind: str) -> Iterator[Inside]:
+    """Agents of *kind*, and of their sandboxes nothing after that; the test is skipped where none can be made here."""
+    with ExitStack() as ends:
+        if kind == ALONE:
+            yield Inside(None, ends)
+            return
+        root = Path(tempfile.mkdtemp(prefix="ks-", dir="/tmp"))
+        ends.callback(shutil.rmtree, root, ignore_errors=True)
+        places = Places(state=root / "s", config=root / "c", given_runtime=root / "r")
+        yield Inside(_tier(kind, places, ends), ends)
+
+
+def _tier(kind: str, places: Places, ends: ExitStack) -> Sandbox:
+    found: dict[str, Tier] = {str(tier): tier for tier in TIERS}
+    if found[kind] == "jail":
+        need_jail()
+        jail = Jail(places)
+        ends.callback(raze, jail.ground.base)
+        return jail
+    if found[kind] == "gvisor":
+        need_gvisor()
+        gvisor = Gvisor(places, program=gvisors.named().get("KASMON_RUNSC", ""))
+        ends.callback(raze, gvisor.ground.base)
+        return gvisor
+    if found[kind] == "microvm":
+        need_machine()
+        machine = MicroVm(places, image=IMAGE)
+        warmed(machine)
+        ends.callback(raze, machine.ground.base)
+        return machine
+    need_jail()  # the service on loopback makes its sandboxes by the same program
+    return E2b(places, access=ends.enter_context(served()).access)
