@@ -411,3 +411,27 @@ def test_many_threads_use_one_channel(channel: Channel) -> None:
         said = others.map(lambda n: channel.run("python", f"print({n})", timeout_s=20).stdout, range(40))
 
         assert [f"{n}\n" for n in range(40)] == [*said]
+
+
+def test_variables_of_the_surroundings_are_there_for_interpreters_that_run_and_those_that_come() -> None:
+    """And code may change them: they are given once, not with each run."""
+    asks = {
+        "bash": "echo $WAY",
+        "python": "import os; print(os.environ['WAY'])",
+        "node": "console.log(process.env.WAY)",
+    }
+    with running() as agent, closing(agent.channel("dev-2")) as channel:
+        channel.prewarm(("bash", "python"))
+        channel.surround({"WAY": "it's $HOME"})
+        channel.prewarm(("node",))
+        assert dict.fromkeys(asks, "it's $HOME\n") == {
+            name: channel.run(name, code, timeout_s=20).stdout  # type: ignore[arg-type]
+            for name, code in asks.items()
+        }
+
+        channel.surround({"WAY": "other"})
+        channel.run("bash", "export WAY=own", timeout_s=20)
+        assert "own\n" == channel.run("bash", asks["bash"], timeout_s=20).stdout
+        assert "other\n" == channel.run("node", asks["node"], timeout_s=20).stdout
+        with pytest.raises(SandboxError, match="no variable"):
+            channel.surround({"no variable": "x"})

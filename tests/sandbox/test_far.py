@@ -15,6 +15,7 @@ import pytest
 from kasmon.errors import SandboxError
 from kasmon.sandbox.far import gift, relay
 from kasmon.sandbox.far.gift import File, Gift
+from kasmon.sandbox.far.outside import Outside
 from kasmon.sandbox.inside import mirror
 from tests.waiting import until
 
@@ -56,7 +57,7 @@ def test_a_relay_that_cannot_begin_is_told(root: Path) -> None:
 
 
 def gave(folder: Path, **fresh: Any) -> tuple[str, ...]:
-    return gift.taken(msgspec.json.encode(Gift(whole=False, fresh=fresh)), str(folder))
+    return gift.taken(Gift(whole=False, fresh=fresh), str(folder))
 
 
 def text(content: str) -> str:
@@ -71,7 +72,7 @@ def test_a_folder_goes_through_a_gift_and_back_and_only_changes_go_again(root: P
     (here / "run").write_text("x")
     (here / "run").chmod(0o750)
     there.mkdir()
-    (root / "gift").write_bytes(gift.packed(str(here)))
+    (root / "gift").write_bytes(Outside(str(here), root / "outside").whole())
 
     mirror.take(str(there), str(note), str(root / "gift"))
 
@@ -82,7 +83,7 @@ def test_a_folder_goes_through_a_gift_and_back_and_only_changes_go_again(root: P
     (there / "deep/file").unlink()
     (there / "run").write_text("changed")
     changed, _ = mirror.given(str(there), now)
-    assert () == gift.taken(msgspec.json.encode(changed), str(here))
+    assert () == gift.taken(gift.received(msgspec.json.encode(changed)), str(here))
     assert {"deep", "link", "run"} == {str(path.relative_to(here)) for path in here.rglob("*")}
     assert "changed" == (here / "run").read_text()
 
@@ -94,7 +95,7 @@ def test_where_nothing_was_known_what_is_not_there_goes(root: Path) -> None:
     (here / "deep/old").write_text("old")
     changed, _ = mirror.given(str(there), None)
 
-    gift.taken(msgspec.json.encode(changed), str(here))
+    gift.taken(gift.received(msgspec.json.encode(changed)), str(here))
 
     assert ["deep"] == [str(path.relative_to(here)) for path in here.rglob("*")]
 
@@ -104,7 +105,7 @@ def test_no_path_leads_out_of_the_folder(root: Path, path: str) -> None:
     (root / "here").mkdir()
 
     assert 1 == len(gave(root / "here", **{path: File("f", 0o644, text("x"))}))
-    gift.taken(msgspec.json.encode(Gift(whole=False, gone=(path,))), str(root / "here"))
+    gift.taken(Gift(whole=False, gone=(path,)), str(root / "here"))
 
     assert ["here"] == [each.name for each in root.iterdir()]
 
@@ -118,7 +119,7 @@ def test_nothing_is_written_or_removed_through_a_link(root: Path) -> None:
     gave(here, way=File("l", 0o777, str(secret)))
 
     missed = gave(here, **{"way/kept": File("f", 0o644, text("gone")), "way/new": File("f", 0o644, text("x"))})
-    gift.taken(msgspec.json.encode(Gift(whole=False, gone=("way/kept",))), str(here))
+    gift.taken(Gift(whole=False, gone=("way/kept",)), str(here))
 
     assert 2 == len(missed)
     assert ["kept"] == [each.read_text() for each in secret.iterdir()]
@@ -130,7 +131,7 @@ def test_nothing_is_written_or_removed_through_a_link(root: Path) -> None:
 def test_what_is_no_gift_is_refused(root: Path) -> None:
     for said in ("", "[]", '{"fresh": {"a": {"kind": "p", "mode": 1}}}'):
         with pytest.raises(SandboxError, match="not known"):
-            gift.taken(said, str(root))
+            gift.received(said)
     assert ("'a' was not fetched" in gave(root, a=File("f", 0o644, "no base64!"))[0]) is True
 
 
@@ -145,8 +146,114 @@ def test_a_file_that_is_too_large_is_named_and_comes_when_it_is_not(
     with monkeypatch.context() as patch:
         patch.setattr(mirror, "MOST_BYTES", 10)
         changed, now = mirror.given(str(there), None)
-    assert "'big' was not fetched" in gift.taken(msgspec.json.encode(changed), str(here))[0]
+    assert "'big' was not fetched" in gift.taken(gift.received(msgspec.json.encode(changed)), str(here))[0]
     changed, _ = mirror.given(str(there), now)
-    assert () == gift.taken(msgspec.json.encode(changed), str(here))
+    assert () == gift.taken(gift.received(msgspec.json.encode(changed)), str(here))
 
     assert {"big", "small"} == set(os.listdir(here))  # noqa: PTH208
+
+
+class Sides:
+    """A folder here and one there, level at first; `goes` and `comes` are what a tier does with them."""
+
+    def __init__(self, root: Path) -> None:
+        self.root, self.here, self.there = root, root / "here", root / "there"
+        for folder in (self.here, self.there):
+            folder.mkdir()
+        (self.here / "deep").mkdir()
+        (self.here / "deep/file").write_text("old")
+        self.outside = Outside(str(self.here), root / "outside")
+        self.put(self.outside.whole())
+
+    def put(self, content: bytes) -> None:
+        (self.root / "gift").write_bytes(content)
+        mirror.take(str(self.there), str(self.root / "note"), str(self.root / "gift"))
+
+    def goes(self) -> bool:
+        """Whether anything did."""
+        if (changes := self.outside.changes()) is None:
+            return False
+        self.put(changes[0])
+        self.outside.gave(changes[1])
+        return True
+
+    def comes(self) -> tuple[str, ...]:
+        changed, now = mirror.given(str(self.there), msgspec.json.decode((self.root / "note").read_bytes()))
+        (self.root / "note").write_bytes(msgspec.json.encode(now))
+        return self.outside.takes(msgspec.json.encode(changed))
+
+    def both(self) -> dict[str, str]:
+        """The files of both sides, which are the same."""
+        sides = [
+            {str(path.relative_to(top)): path.read_text() for path in top.rglob("*") if path.is_file()}
+            for top in (self.here, self.there)
+        ]
+        assert sides[0] == sides[1]
+        return sides[0]
+
+
+def test_what_is_changed_here_goes_in_once_and_what_came_does_not_go_back(root: Path) -> None:
+    sides = Sides(root)
+    assert not sides.goes()
+    (sides.here / "new").write_text("new")
+    (sides.here / "deep/file").unlink()
+    (sides.here / "deep").rmdir()
+    (sides.here / "deep").write_text("a file now")
+
+    assert sides.goes()
+    assert {"new": "new", "deep": "a file now"} == sides.both()
+    (sides.there / "new").write_text("changed there")
+    assert () == sides.comes()
+
+    assert not sides.goes()
+    assert {"new": "changed there", "deep": "a file now"} == sides.both()
+
+
+def test_what_both_sides_changed_is_lost_on_neither_and_is_told(root: Path) -> None:
+    sides = Sides(root)
+    (sides.here / "deep/file").write_text("mine")
+    (sides.there / "deep/file").write_text("of the run")
+
+    (told,) = sides.comes()
+
+    assert "'deep/file' was changed here and inside" in told
+    assert sides.goes()
+    assert {"deep/file": "mine", "deep/file.inside": "of the run"} == sides.both()
+
+
+def test_what_was_changed_there_before_what_comes_lies_beside_it(
+    root: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    sides = Sides(root)
+    (sides.here / "deep/file").write_text("mine")
+    (sides.there / "deep/file").write_text("of a job that goes on")
+
+    assert sides.goes()
+    assert capsys.readouterr().out.endswith('["deep/file"]')
+    assert () == sides.comes()
+
+    assert {"deep/file": "mine", "deep/file.inside": "of a job that goes on"} == sides.both()
+
+
+def test_what_is_removed_on_one_side_and_changed_on_the_other_stays(root: Path) -> None:
+    sides = Sides(root)
+    (sides.there / "deep/file").unlink()
+    (sides.here / "deep/file").write_text("mine")
+    assert ["'deep/file' was changed here and removed inside: it stays, and goes in again."] == [*sides.comes()]
+    assert sides.goes()
+    assert {"deep/file": "mine"} == sides.both()
+
+    (sides.here / "deep/file").unlink()
+    (sides.there / "deep/file").write_text("of the run")
+    assert sides.goes()
+    assert () == sides.comes()
+    assert {"deep/file": "of the run"} == sides.both()
+
+
+def test_what_is_too_much_does_not_go_in_and_says_so(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    sides = Sides(root)
+    monkeypatch.setattr(gift, "BOUNDS", gift.BOUNDS._replace(bytes=10))
+    (sides.here / "big").write_bytes(bytes(11))
+
+    with pytest.raises(SandboxError, match="too much"):
+        sides.goes()

@@ -4,6 +4,7 @@ import os
 import socket
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -13,7 +14,7 @@ from kasmon.sandbox.jail.tree import DEEPEST, copy, is_same, raze, weigh
 from tests.safety.mutation import without
 
 MINE = (os.geteuid(), os.getegid())
-MANY = {"limit_bytes": 1 << 20, "limit_entries": 1000}
+MANY: Any = {"limit_bytes": 1 << 20, "limit_entries": 1000}
 
 
 def deep(top: Path, levels: int) -> None:
@@ -130,7 +131,7 @@ def test_a_copy_has_files_folders_and_links_and_nothing_special(tmp_path: Path, 
 
 
 @pytest.mark.parametrize("limits", [{"limit_bytes": 9, "limit_entries": 9}, {"limit_bytes": 99, "limit_entries": 2}])
-def test_of_what_is_too_large_to_be_copied_nothing_is_copied(tmp_path: Path, limits: dict[str, int]) -> None:
+def test_of_what_is_too_large_to_be_copied_nothing_is_copied(tmp_path: Path, limits: Any) -> None:
     source = tmp_path / "source"
     (source / "a").mkdir(parents=True)
     for name in ("one", "two"):

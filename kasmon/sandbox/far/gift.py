@@ -9,19 +9,22 @@ import contextlib
 import os
 import secrets
 import stat
+from collections.abc import Container, Sequence
 from pathlib import Path
 from typing import Final, Literal
 
 import msgspec
 
 from kasmon.errors import SandboxError
-from kasmon.sandbox.checkpoint.manifest import FILE, FOLDER, LINK, parents_first
+from kasmon.sandbox.checkpoint.manifest import FILE, FOLDER, LINK, Files, parents_first
 from kasmon.sandbox.checkpoint.scan import Bounds, beneath, opened, opened_file, scan, target
 from kasmon.sandbox.jail.tree import raze
 
 BOUNDS: Final = Bounds(files=50_000, bytes=256 * 1024 * 1024, seconds=30.0)
 """What is put into a sandbox at most."""
 MODE: Final = 0o777
+BESIDE: Final = ".inside"
+"""What comes out of a sandbox is called so, beside what was changed here meanwhile."""
 
 
 class File(msgspec.Struct, frozen=True):
@@ -44,15 +47,15 @@ class Gift(msgspec.Struct, frozen=True):
     """What is not given: path -> why."""
 
 
-def packed(folder: str) -> bytes:
-    """All of *folder*, as a gift.
+def packed(folder: str, files: Files, gone: Sequence[str] = (), *, whole: bool = True) -> bytes:
+    """*files* of *folder*, as a gift.
 
     Raises:
-        SandboxError: if it cannot be looked at, or is too much.
+        SandboxError: if it cannot be looked at, or a name in it is no text.
     """
     fresh: dict[str, File] = {}
     with opened(folder) as top:
-        for path, each in parents_first(scan(top, BOUNDS).files):
+        for path, each in parents_first(files):
             with contextlib.suppress(OSError):  # it changed meanwhile
                 content = ""
                 if each.kind == LINK:
@@ -63,37 +66,53 @@ def packed(folder: str) -> bytes:
                 kind: Literal["f", "d", "l"] = "f" if each.kind == FILE else "d" if each.kind == FOLDER else "l"
                 fresh[path] = File(kind, each.mode & MODE, content)
     try:
-        return msgspec.json.encode(Gift(fresh=fresh))
+        return msgspec.json.encode(Gift(whole=whole, gone=tuple(gone), fresh=fresh))
     except UnicodeEncodeError as error:
         raise SandboxError(
             f"the folder {folder!r} cannot be put into the sandbox", "a name in it is no text"
         ) from error
 
 
-def taken(said: str | bytes, folder: str) -> tuple[str, ...]:
-    """Write what a sandbox *said* is its workspace into *folder*; what of it is not here, each as one sentence.
+def received(said: str | bytes) -> Gift:
+    """What a sandbox *said*.
 
     Raises:
-        SandboxError: if it is no gift, or *folder* is not there.
+        SandboxError: if it is no gift.
     """
     try:
-        gift = msgspec.json.decode(said, type=Gift)
+        return msgspec.json.decode(said, type=Gift)
     except msgspec.MsgspecError as error:
         raise SandboxError("what the sandbox has in its workspace is not known", str(error)) from error
+
+
+def taken(gift: Gift, folder: str, ours: Container[str] = frozenset()) -> tuple[str, ...]:
+    """Write what a sandbox says is its workspace into *folder*; what of it is not here, each as one sentence.
+
+    *ours*: paths that were changed here meanwhile. They stay; what comes lies beside them.
+
+    Raises:
+        SandboxError: if *folder* is not there.
+    """
     missed = [f"{path!r} was not fetched: {why}." for path, why in gift.left.items()]
     with opened(folder) as top:
         gone = set(gift.gone)
         if gift.whole:
             gone |= set(scan(top, Bounds()).files) - set(gift.fresh)
         for path in sorted(gone, reverse=True):
-            if _is_proper(path):
+            if path in ours:
+                missed.append(f"{path!r} was changed here and removed inside: it stays, and goes in again.")
+            elif _is_proper(path):
                 with contextlib.suppress(OSError):
                     _removed(top, path)
         for path, each in sorted(gift.fresh.items()):
             try:
                 if not _is_proper(path):
                     raise OSError("it leads elsewhere")
-                _written(top, path, each)
+                if path in ours and each.kind != "d":
+                    missed.append(f"{path!r} was changed here and inside: what is inside is here as {path + BESIDE!r}.")
+                    _written(top, path + BESIDE, each)
+                else:
+                    _written(top, path, each)
             except (OSError, ValueError) as error:
                 missed.append(f"{path!r} was not fetched: {getattr(error, 'strerror', '') or error}.")
     return tuple(missed)

@@ -1,7 +1,8 @@
 """A process that listens in a sandbox's place: whoever connects to its socket is joined to the agent inside.
 
 It is started with the sandbox, goes on when we end, and ends by SIGTERM. On its stdin it gets one line of JSON: `way`
-(the module that knows how to get inside), `path`, `listening` and `ready` (handles), and what that module wants.
+(the module that knows how to get inside), `path`, `listening` and `ready` (handles), and what that module wants; with
+`ports`, a handle too, it carries connections to ports inside and to the way out (`far/carrier.py`).
 """
 
 import contextlib
@@ -17,18 +18,23 @@ import time
 from collections.abc import Mapping
 from importlib import import_module
 from pathlib import Path
-from typing import Any, Final, Protocol
+from typing import Any, Final, Protocol, runtime_checkable
 
 from kasmon.boot import boot
 from kasmon.errors import SandboxError
 from kasmon.model.sandbox import Runtime
 from kasmon.paths import SOCKET_PATH_BYTES
+from kasmon.sandbox.far.carrier import Carrier
 from kasmon.sandbox.jail.process import gone, lives, send, started_at
 
 READY_S: Final = 20.0
 END_S: Final = 5.0
 LOOK_S: Final = 10.0
 """So often it looks whether its socket still is where it was."""
+GIVEN: Final = ("PATH", "LC_ALL", "LANG", "PYTHONPATH", "E2B_CONNECTION_RETRIES")
+"""Variables that a relay has, where we have them."""
+CALLERS: Final = 32
+"""Who comes when so many are joined finds the door closed: each costs a process inside."""
 LEAVE_S: Final = 3.0
 """How long a relay that is to end waits for those who are joined by it, in seconds."""
 
@@ -41,8 +47,28 @@ class Way(Protocol):
         ...
 
 
-def started(way: str, path: Path, given: Mapping[str, Any]) -> Runtime:
+@runtime_checkable
+class Carrying(Protocol):
+    """A way by which connections can be carried too."""
+
+    def carrier(self, listening: socket.socket, /) -> Carrier:
+        """What carries those of who comes to *listening*."""
+        ...
+
+
+@runtime_checkable
+class Leaving(Protocol):
+    """A way that is at something which its process is not to end in the midst of."""
+
+    def leave(self) -> None:
+        """Return, soon, when it is at nothing more."""
+        ...
+
+
+def started(way: str, path: Path, given: Mapping[str, Any], *, ports: Path | None = None) -> Runtime:
     """Start a relay by the module *way* that listens at *path*; where the sandbox is reached from then on.
+
+    At *ports* it listens for those who want to reach a port inside; *way* can do that then (`Carrying`).
 
     Raises:
         SandboxError: if it does not come up, or *path* is too long for a socket.
@@ -50,18 +76,14 @@ def started(way: str, path: Path, given: Mapping[str, Any]) -> Runtime:
     if len(os.fsencode(path)) > SOCKET_PATH_BYTES:
         why = f"the path of its socket, {str(path)!r}, has more than {SOCKET_PATH_BYTES} bytes"
         raise SandboxError("no sandbox was made", why, "Set XDG_RUNTIME_DIR to a folder with a shorter name.")
-    path.unlink(missing_ok=True)
     ready, tells = os.pipe()
     try:
-        with socket.socket(socket.AF_UNIX) as listening:
-            old = os.umask(0o177)
-            try:
-                listening.bind(os.fspath(path))
-            finally:
-                os.umask(old)
-            listening.listen(64)
-            child = _popen((listening.fileno(), tells))
+        with contextlib.ExitStack() as kept:
+            listening = kept.enter_context(_listening(path))
             told = {**given, "way": way, "path": str(path), "listening": listening.fileno(), "ready": tells}
+            if ports is not None:
+                told["ports"] = kept.enter_context(_listening(ports)).fileno()
+            child = _popen((listening.fileno(), tells, *([told["ports"]] if ports is not None else [])))
             assert child.stdin is not None
             with contextlib.suppress(BrokenPipeError), child.stdin:
                 child.stdin.write(json.dumps(told).encode() + b"\n")
@@ -105,6 +127,21 @@ def ended(runtime: Runtime | None) -> None:
         Path(runtime.socket).unlink(missing_ok=True)
 
 
+def _listening(path: Path) -> socket.socket:
+    path.unlink(missing_ok=True)
+    listening = socket.socket(socket.AF_UNIX)
+    old = os.umask(0o177)
+    try:
+        listening.bind(os.fspath(path))
+    except OSError:
+        listening.close()
+        raise
+    finally:
+        os.umask(old)
+    listening.listen(64)
+    return listening
+
+
 def _popen(handles: tuple[int, ...]) -> "subprocess.Popen[bytes]":
     return subprocess.Popen(
         [sys.executable, "-P", "-m", "kasmon.sandbox.far.relay"],
@@ -112,7 +149,7 @@ def _popen(handles: tuple[int, ...]) -> "subprocess.Popen[bytes]":
         stdout=subprocess.DEVNULL,
         stderr=None if os.environ.get("KASMON_DEV") else subprocess.DEVNULL,
         cwd="/",
-        env={name: os.environ[name] for name in ("PATH", "LC_ALL", "LANG", "PYTHONPATH") if name in os.environ},
+        env={name: os.environ[name] for name in GIVEN if name in os.environ},
         pass_fds=handles,
         start_new_session=True,
     )
@@ -124,7 +161,11 @@ def serve() -> None:
     way: Way = import_module(given["way"]).way(given)
     listening = socket.socket(fileno=given["listening"])
     callers: dict[threading.Thread, socket.socket] = {}
-    signal.signal(signal.SIGTERM, lambda *_: _leave(callers))
+    carrier: Carrier | None = None
+    if "ports" in given and isinstance(way, Carrying):
+        carrier = way.carrier(socket.socket(fileno=given["ports"]))
+        threading.Thread(target=carrier.run, daemon=True).start()
+    signal.signal(signal.SIGTERM, lambda *_: _leave(way, callers, carrier))
     os.write(given["ready"], b"R")
     os.close(given["ready"])
     path, listening_at = given["path"], Path(given["path"]).stat().st_ino
@@ -134,11 +175,14 @@ def serve() -> None:
             caller = listening.accept()[0]
         except TimeoutError:
             if _inode(path) != listening_at:  # whoever started us died before that was noted, and nobody comes any more
-                _leave(callers)
+                _leave(way, callers, carrier)
             continue
         caller.setblocking(True)
         for thread in [each for each in callers if not each.is_alive()]:
             del callers[thread]
+        if len(callers) >= CALLERS:
+            caller.close()
+            continue
         thread = threading.Thread(target=_joined, args=(way, caller), daemon=True)
         callers[thread] = caller
         thread.start()
@@ -146,7 +190,15 @@ def serve() -> None:
 
 def _joined(way: Way, caller: socket.socket) -> None:
     with caller, contextlib.suppress(Exception):  # whatever it was: the caller sees its line end, and tries again
-        way.join(caller)
+        if not _has_left(caller):
+            way.join(caller)
+
+
+def _has_left(caller: socket.socket) -> bool:
+    """Whether *caller* is gone before he was joined; a way inside costs a process there."""
+    looks = select.poll()
+    looks.register(caller, 0)
+    return bool(looks.poll(0))
 
 
 def _inode(path: str) -> int:
@@ -156,14 +208,18 @@ def _inode(path: str) -> int:
         return 0
 
 
-def _leave(callers: Mapping[threading.Thread, socket.socket]) -> None:
+def _leave(way: Way, callers: Mapping[threading.Thread, socket.socket], carrier: Carrier | None) -> None:
     """End ourselves, and what stands inside for each caller before that, where it ends in time."""
     until = time.monotonic() + LEAVE_S
     for caller in callers.values():
         with contextlib.suppress(OSError):
             caller.shutdown(socket.SHUT_RDWR)
+    if carrier is not None:
+        carrier.end()
     for thread in callers:
         thread.join(max(0.0, until - time.monotonic()))
+    if isinstance(way, Leaving):
+        way.leave()
     os._exit(0)
 
 

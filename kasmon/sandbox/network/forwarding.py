@@ -16,6 +16,7 @@ from kasmon.sandbox.network import reach
 HERE: Final = "127.0.0.1"
 ANSWER_S: Final = 10.0
 PIECE: Final = 64 * 1024
+LISTENS: Final = "Something must listen there, on 127.0.0.1 inside."
 MOST: Final = 64
 """Connections at once; one more waits."""
 
@@ -66,15 +67,47 @@ class Reach:
                 raise SandboxError(f"port {port} cannot be reached", str(error)) from error
         if not handles:
             why = said.decode("utf-8", "replace") or "the sandbox went away"
-            raise SandboxError(
-                f"port {port} cannot be reached", why, "Something must listen there, on 127.0.0.1 inside."
-            )
+            raise SandboxError(f"port {port} cannot be reached", why, LISTENS)
         return socket.socket(fileno=handles[0])
 
     def close(self) -> None:
         """Leave; idempotent. Connections that were made stay."""
         self._asks.close()
         self._helper.wait(ANSWER_S)
+
+
+class Ports:
+    """Connections into a sandbox whose other end listens at *path* and carries them over its one line."""
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+
+    def connect(self, port: int) -> socket.socket:
+        """A connection to 127.0.0.1:*port* inside.
+
+        Raises:
+            SandboxError: if nothing listens there, or the sandbox is not reached.
+        """
+        link = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        try:
+            link.settimeout(ANSWER_S)
+            link.connect(self._path)
+            link.sendall(b"%d\n" % port)
+            said = b""
+            while not said.endswith(b"\n") and (piece := link.recv(1)):  # what is behind it, the port says
+                said += piece
+        except OSError as error:
+            link.close()
+            raise SandboxError(f"port {port} cannot be reached", str(error)) from error
+        if said != b"ok\n":
+            link.close()
+            why = said.decode("utf-8", "replace").strip() or "the sandbox went away"
+            raise SandboxError(f"port {port} cannot be reached", why, LISTENS)
+        link.settimeout(None)
+        return link
+
+    def close(self) -> None:
+        """Nothing is held."""
 
 
 class Forward:

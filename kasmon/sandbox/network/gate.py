@@ -45,6 +45,11 @@ ANSWER_S: Final = 5.0
 END_S: Final = 3.0
 
 
+def socket_in(folder: Path) -> Path:
+    """Where the proxy of the gate in *folder* takes what those inside want."""
+    return folder / "inside" / "proxy.sock"
+
+
 def finding(variables: Mapping[str, str]) -> dict[str, str]:
     """*variables* of programs inside, and those by which they find their proxy."""
     return {**variables, **INSIDE, NODE: f"{variables.get(NODE, '')} {NODE_ALSO}".strip()}
@@ -93,10 +98,10 @@ def opened(folder: Path, session: str, hosts: Sequence[str], *, owner: tuple[int
         if not log.exists():
             write_private(log, b"")
         with contextlib.ExitStack() as kept:
-            door = kept.enter_context(_listening(folder / "inside" / "proxy.sock"))
+            door = kept.enter_context(_listening(socket_in(folder)))
             control = kept.enter_context(_listening(folder / "control.sock"))
             if owner:
-                for path in (folder, folder / "inside", folder / "inside" / "proxy.sock"):
+                for path in (folder, folder / "inside", socket_in(folder)):
                     os.chown(path, *owner, follow_symlinks=False)
             handle = os.open(log, os.O_WRONLY | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC)
             kept.callback(os.close, handle)

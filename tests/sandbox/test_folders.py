@@ -1,0 +1,92 @@
+"""Folders of this machine that a sandbox sees beside its workspace, on every tier that sees any: read, or written."""
+
+import contextlib
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from kasmon.model.permission import SessionId
+from kasmon.model.sandbox import Mount, Policy, Runtime
+from kasmon.paths import places
+from kasmon.sandbox.base import Mirrored, Sandbox
+from kasmon.sandbox.channel import Channel
+from kasmon.sandbox.gvisor.tier import Gvisor
+from kasmon.sandbox.jail.bubblewrap import Jail
+from kasmon.sandbox.microvm.machine import MicroVm
+from tests.sandbox.machines import IMAGE, ended, need_machine, warmed
+from tests.sandbox.required import need_gvisor, need_jail
+
+pytestmark = [pytest.mark.sandboxes, pytest.mark.timeout(240)]  # the first machine is started
+
+
+class FoldersContract:
+    """A subclass gives a fixture `tier`."""
+
+    def ran(self, tier: Sandbox, policy: Policy, runtime: Runtime, code: str) -> str:
+        """What *code* says, after what changed outside came in as before any run."""
+        if isinstance(tier, Mirrored):
+            assert () == tier.refresh(policy, runtime)
+        with contextlib.closing(Channel(runtime.socket)) as inside:
+            ran = inside.run("bash", code, timeout_s=60)
+        return f"{ran.stdout}{ran.stderr}"
+
+    def test_a_project_and_mounts_are_seen_where_they_are_to_be_and_written_where_they_may(
+        self, tier: Sandbox, shared: Path
+    ) -> None:
+        project, read, written = (shared / name for name in ("project", "read", "written"))
+        for folder in (project, read, written):
+            (folder / "sub").mkdir(parents=True)
+            (folder / "sub" / "f").write_text(f"{folder.name}\n")
+            for each in (folder, folder / "sub", folder / "sub" / "f"):
+                each.chmod(0o777)
+        mounts = (Mount(source=str(read)), Mount(source=str(written), target="/srv/deep/w", writable=True))
+        policy = Policy(session=SessionId("a" * 8), tier=tier.tier, project=str(project), mounts=mounts)
+        runtime = tier.create(policy)
+        try:
+            said = self.ran(tier, policy, runtime, f"cat /project/sub/f {read}/sub/f /srv/deep/w/sub/f")
+            assert "project\nread\nwritten\n" == said
+            for path in ("/project/sub/f", f"{read}/new"):
+                assert "Read-only file system" in self.ran(tier, policy, runtime, f"echo x > {path}")
+            self.ran(tier, policy, runtime, "echo more >> /srv/deep/w/sub/f; mkdir /srv/deep/w/own")
+            assert "written\nmore\n" == (written / "sub" / "f").read_text()
+            assert (written / "own").is_dir()
+            (read / "sub" / "f").write_text("edited\n")
+            (written / "sub" / "f").write_text("edited too\n")
+            (project / "sub" / "f").unlink()
+            said = self.ran(tier, policy, runtime, f"cat {read}/sub/f /srv/deep/w/sub/f; echo /project/sub/*")
+            assert "edited\nedited too\n/project/sub/*\n" == said
+            if tier.keeps_memory:
+                slept = tier.pause(policy, runtime, to_disk=True)
+                (read / "sub" / "f").write_text("while it slept\n")
+                runtime = tier.resume(policy, runtime, slept)
+                said = self.ran(tier, policy, runtime, f"cat {read}/sub/f; echo x > {read}/sub/f")
+                assert said.startswith("while it slept\n")
+                assert "Read-only file system" in said
+        finally:
+            tier.forget(policy)
+        assert (written / "sub" / "f").exists()
+
+
+class TestOfAJail(FoldersContract):
+    @pytest.fixture
+    def tier(self) -> Sandbox:
+        need_jail()
+        return Jail()
+
+
+class TestOfGvisor(FoldersContract):
+    @pytest.fixture
+    def tier(self) -> Sandbox:
+        need_gvisor()
+        return Gvisor()
+
+
+class TestOfAMachine(FoldersContract):
+    @pytest.fixture
+    def tier(self) -> Iterator[Sandbox]:
+        need_machine()
+        vm = MicroVm(places(), image=IMAGE)
+        warmed(vm)
+        yield vm
+        ended(vm)
