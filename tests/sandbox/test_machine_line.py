@@ -10,12 +10,12 @@ import pytest
 
 from kasmon.errors import SandboxError
 from kasmon.model.sandbox import MIB, SIZES
+from kasmon.sandbox.inside.records import ASK, DATA, PIECE, SAID, Records, WrongRecordError, packed, told
 from kasmon.sandbox.microvm import image
 from kasmon.sandbox.microvm.cpio import Archive
-from kasmon.sandbox.microvm.hardware import CPU, MACHINE, Handles, words
+from kasmon.sandbox.microvm.hardware import CPU, MACHINE, PROGRAMS_BYTES, Handles, words
 from kasmon.sandbox.microvm.line.mirror import Mirror
-from kasmon.sandbox.microvm.line.records import ASK, DATA, PIECE, SAID, Records, WrongRecordError, packed, told
-from kasmon.sandbox.microvm.line.trees import Tree
+from kasmon.sandbox.microvm.line.trees import Side
 
 
 class Ends:
@@ -25,9 +25,35 @@ class Ends:
         self.inside, self.outside = root / "inside", root / "outside"
         for folder in (self.inside, self.outside):
             folder.mkdir()
-        self.handle = os.open(self.outside, os.O_RDONLY | os.O_DIRECTORY)
-        self.tree = Tree("workspace", str(self.inside), os.geteuid())
-        self.mirror = Mirror("workspace", self.handle, most_bytes)
+        handles = (os.open(folder, os.O_RDONLY | os.O_DIRECTORY) for folder in (self.outside, self.inside))
+        self.handle, self.inner = handles
+        self.tree = Side("workspace", str(self.inside))
+        self.begin_outside(most_bytes)
+        self.taking = Mirror(self.tree, self.inner, 1 << 40, owner=os.geteuid(), is_outside=False)
+
+    def begin_outside(self, most_bytes: int = MIB) -> None:
+        """Let another one be outside, which knows nothing."""
+        self.outer = Side("workspace", f"/proc/self/fd/{self.handle}", ASK, do="mirror")
+        self.mirror = Mirror(self.outer, self.handle, most_bytes)
+
+    def close(self) -> None:
+        os.close(self.handle)
+        os.close(self.inner)
+
+    def learn(self) -> None:
+        """Let the outside know what the inside takes it to have."""
+        self.outer.learn(json.loads(json.dumps(list(self.tree.manifest()))))
+        self.outer.is_level = True
+
+    def refresh(self) -> list[str]:
+        """Let both be level, as before a run; what was told to people."""
+        self.tell()
+        self.put()
+        return [*self.mirror.told(), *self.taking.told()]
+
+    def texts(self, folder: Path) -> dict[str, str]:
+        """Every file in *folder*."""
+        return {str(path.relative_to(folder)): path.read_text() for path in folder.rglob("*") if path.is_file()}
 
     def tell(self) -> list[str]:
         """Let the mirror do all that the tree tells; what was told, by kind and name."""
@@ -43,26 +69,33 @@ class Ends:
             if said["tell"] == "whole":
                 self.mirror.whole()
             else:
-                self.mirror.told(said)
+                self.mirror.take(said)
         return heard
 
-    def fill(self) -> None:
-        """Let the tree have all that the outside holds."""
+    def put(self) -> list[str]:
+        """Let the inside have what changed outside; what was told, by kind and name."""
         sent = bytearray()
-        self.mirror.fill(sent.extend)
+        self.left = self.outer.tell(sent.extend)
+        heard = []
         for kind, _, content in Records().feed(bytes(sent)):
             if kind == PIECE:
-                self.tree.piece(content)
+                self.taking.piece(content)
+                continue
+            said = json.loads(content)
+            assert "mirror" == said["do"]
+            heard.append(f"{said['tell']} {said['path']}")
+            if said["tell"] == "whole":
+                self.taking.whole()
             else:
-                self.tree.put(json.loads(content))
-        self.tree.settle()
+                self.taking.take(said)
+        return heard
 
 
 @pytest.fixture
 def ends(tmp_path: Path) -> Iterator[Ends]:
     ends = Ends(tmp_path)
     yield ends
-    os.close(ends.handle)
+    ends.close()
 
 
 def said(what: str, path: str, **more: object) -> dict[str, object]:
@@ -120,32 +153,172 @@ def test_a_machine_begins_with_what_lies_outside_and_tells_none_of_it_again(ends
     (ends.outside / "a" / "b" / "f").write_bytes(b"x" * 200_000)
     (ends.outside / "link").symlink_to("a")
 
-    ends.fill()
+    ends.put()
 
     assert 200_000 == (ends.inside / "a" / "b" / "f").stat().st_size
     assert "a" == os.readlink(ends.inside / "link")  # noqa: PTH115 - a link is not to be followed here
     assert [] == ends.tell()
 
 
+def test_what_changes_outside_comes_in_once_and_is_not_told_back(ends: Ends) -> None:
+    (ends.inside / "old").write_text("1")
+    (ends.inside / "gone").write_text("1")
+    ends.refresh()
+    (ends.outside / "old").write_text("two")
+    (ends.outside / "gone").unlink()
+    (ends.outside / "new").mkdir()
+    (ends.outside / "new" / "f").write_text("3")
+    (ends.outside / "link").symlink_to("new/f")
+
+    assert [] == ends.refresh()
+
+    assert {"old": "two", "new/f": "3", "link": "3"} == ends.texts(ends.inside)
+    assert [] == ends.tell() == ends.put()
+    (ends.inside / "new" / "f").write_text("more")
+    assert ["file new/f", "whole new/f"] == ends.tell()
+    assert [] == ends.put()
+
+
+def test_what_was_changed_on_both_sides_is_lost_on_neither_and_told(ends: Ends) -> None:
+    (ends.inside / "f").write_text("1")
+    ends.refresh()
+    (ends.inside / "f").write_text("inside")
+    (ends.outside / "f").write_text("outside!")
+
+    (told,) = ends.refresh()
+
+    assert "'f' was changed inside and outside: outside's has its name, inside's lies beside it as 'f.inside'." == told
+    assert {"f": "outside!", "f.inside": "inside"} == ends.texts(ends.outside) == ends.texts(ends.inside)
+    (ends.inside / "f").write_text("again")
+    (ends.outside / "f").write_text("and again")
+    ends.refresh()
+    assert "again" == ends.texts(ends.outside)["f.inside2"]
+    assert [] == ends.refresh()
+
+
+def test_what_is_new_on_both_sides_under_one_name_is_lost_on_neither(ends: Ends) -> None:
+    ends.refresh()
+    (ends.inside / "f").write_text("inside")
+    (ends.inside / "d").mkdir()
+    (ends.inside / "d" / "g").write_text("g")
+    (ends.outside / "f").write_text("outside!")
+    (ends.outside / "d").write_text("a file")
+
+    ends.refresh()
+
+    everything = {"f": "outside!", "f.inside": "inside", "d/g": "g", "d.outside": "a file"}
+    assert everything == ends.texts(ends.outside) == ends.texts(ends.inside)
+
+
+def test_what_was_removed_on_one_side_and_changed_on_the_other_is_there_again(ends: Ends) -> None:
+    for name in ("a", "b"):
+        (ends.inside / name).write_text("1")
+    ends.refresh()
+    (ends.inside / "a").unlink()
+    (ends.outside / "a").write_text("outside")
+    (ends.inside / "b").write_text("inside")
+    (ends.outside / "b").unlink()
+
+    (told,) = ends.refresh()
+
+    assert "'a' was changed on one side and removed on the other: it is there again." == told
+    assert {"a": "outside", "b": "inside"} == ends.texts(ends.outside) == ends.texts(ends.inside)
+
+
+def test_a_folder_that_is_removed_inside_stays_with_what_was_added_to_it_outside(ends: Ends) -> None:
+    (ends.inside / "d").mkdir()
+    (ends.inside / "d" / "f").write_text("1")
+    ends.refresh()
+    (ends.inside / "d" / "f").unlink()
+    (ends.inside / "d").rmdir()
+    (ends.outside / "d" / "mine").write_text("2")
+
+    ends.refresh()
+
+    assert {"d/mine": "2"} == ends.texts(ends.outside) == ends.texts(ends.inside)
+
+
+def test_what_changes_inside_while_the_outside_is_put_in_is_kept_beside(ends: Ends) -> None:
+    (ends.inside / "f").write_text("1")
+    ends.refresh()
+    (ends.outside / "f").write_text("outside")
+    ends.tell()
+    (ends.inside / "f").write_text("between")
+
+    ends.put()
+
+    assert {"f": "outside", "f.inside": "between"} == ends.texts(ends.inside)
+    assert ["'f' was changed inside and outside: outside's has its name, inside's lies beside it as 'f.inside'."] == (
+        ends.taking.told()
+    )
+
+
+def test_a_file_that_is_being_put_in_is_told_by_nobody(ends: Ends) -> None:
+    ends.taking.take(said("file", "f"))
+    ends.taking.piece(b"half")
+
+    assert [] == ends.tell()
+    ends.taking.whole()
+    assert [] == ends.tell()
+
+
+def test_one_that_comes_outside_later_sends_what_changed_while_nobody_was_there(ends: Ends) -> None:
+    for name in ("same", "changed", "gone", "both"):
+        (ends.inside / name).write_text("1")
+    (ends.inside / "d").mkdir()
+    (ends.inside / "link").symlink_to("same")
+    ends.refresh()
+    (ends.outside / "changed").write_text("other")
+    (ends.outside / "gone").unlink()
+    (ends.outside / "new").write_text("new")
+    (ends.outside / "both").write_text("outside!")
+    ends.begin_outside()
+    ends.learn()
+    (ends.inside / "both").write_text("inside")
+
+    ends.tell()
+
+    told = ["both", "both.inside", "changed", "new"]
+    assert ["gone gone", *(f"{what} {name}" for name in told for what in ("file", "whole"))] == ends.put()
+    everything = {
+        "same": "1",
+        "link": "1",
+        "changed": "other",
+        "new": "new",
+        "both": "outside!",
+        "both.inside": "inside",
+    }
+    assert everything == ends.texts(ends.inside) == ends.texts(ends.outside)
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root reads everything")
+def test_what_cannot_be_read_outside_is_named(ends: Ends) -> None:
+    (ends.outside / "closed").write_text("x")
+    (ends.outside / "closed").chmod(0)
+    ends.put()
+
+    assert ["'closed': Permission denied"] == ends.left
+
+
 @pytest.mark.parametrize("path", ["../f", "/f", "a/../../f", "", ".", "a//f", "a\0b"])
 def test_no_name_leads_out_of_the_folder(ends: Ends, path: str) -> None:
     with pytest.raises(OSError, match="leads elsewhere"):
-        ends.mirror.told(said("file", path))
+        ends.mirror.take(said("file", path))
 
 
 def test_no_link_is_followed_on_the_way_to_a_file_or_at_its_end(ends: Ends, tmp_path: Path) -> None:
     outer = tmp_path / "outer"
     outer.mkdir()
     (outer / "kept").write_text("mine")
-    ends.mirror.told(said("link", "evil", target=str(outer)))
-    ends.mirror.told(said("link", "kept", target=str(outer / "kept")))
+    ends.mirror.take(said("link", "evil", target=str(outer)))
+    ends.mirror.take(said("link", "kept", target=str(outer / "kept")))
 
     with pytest.raises(OSError, match=r"evil|Not a directory|Too many levels"):
-        ends.mirror.told(said("file", "evil/new"))
-    ends.mirror.told(said("file", "kept"))
+        ends.mirror.take(said("file", "evil/new"))
+    ends.mirror.take(said("file", "kept"))
     ends.mirror.piece(b"theirs")
     ends.mirror.whole()
-    ends.mirror.told(said("gone", "evil"))
+    ends.mirror.take(said("gone", "evil"))
 
     assert "mine" == (outer / "kept").read_text()
     assert ["kept"] == [path.name for path in outer.iterdir()]
@@ -154,10 +327,10 @@ def test_no_link_is_followed_on_the_way_to_a_file_or_at_its_end(ends: Ends, tmp_
 
 def test_a_file_that_is_not_told_to_its_end_is_not_there_and_the_one_before_is(ends: Ends) -> None:
     (ends.outside / "f").write_text("before")
-    ends.mirror.told(said("file", "f"))
+    ends.mirror.take(said("file", "f"))
     ends.mirror.piece(b"half")
 
-    ends.mirror.told(said("folder", "d"))
+    ends.mirror.take(said("folder", "d"))
 
     assert "before" == (ends.outside / "f").read_text()
     assert {"d", "f"} == {path.name for path in ends.outside.iterdir()}
@@ -165,12 +338,12 @@ def test_a_file_that_is_not_told_to_its_end_is_not_there_and_the_one_before_is(e
 
 def test_more_than_the_folder_may_hold_is_refused(tmp_path: Path) -> None:
     ends = Ends(tmp_path, most_bytes=10)
-    ends.mirror.told(said("file", "f"))
+    ends.mirror.take(said("file", "f"))
 
     with pytest.raises(OSError, match="more was told"):
         ends.mirror.piece(b"x" * 11)
 
-    os.close(ends.handle)
+    ends.close()
 
 
 def test_records_come_whole_however_they_are_cut() -> None:
@@ -182,23 +355,35 @@ def test_records_come_whole_however_they_are_cut() -> None:
     assert [(DATA, 7, b"abc"), (SAID, 0, b'{"tell": "ready"}'), (PIECE, 0, b"")] == heard
 
 
-@pytest.mark.parametrize("data", [b"\0" * 9, b"\x09" + b"\0" * 8, bytes([ASK]) + b"\0\0\0\0\xff\xff\xff\xff"])
+@pytest.mark.parametrize("data", [b"\0" * 9, b"\x0d" + b"\0" * 8, bytes([ASK]) + b"\0\0\0\0\xff\xff\xff\xff"])
 def test_what_is_no_record_is_refused(data: bytes) -> None:
     with pytest.raises(WrongRecordError):
         Records().feed(data)
 
 
 def test_qemu_is_told_of_a_pinned_machine_and_of_no_path() -> None:
-    handles = Handles(kernel=10, initrd=11, root=12, base=13, disk=14, control=15, console=16, memory=17)
+    handles = Handles(kernel=10, initrd=11, root=12, base=13, disk=14, control=15, console=16, memory=17, programs=18)
     said = words("/usr/bin/qemu", handles, SIZES["default"], accelerator="tcg")
 
     assert f"{MACHINE},vmport=off,usb=off" in said
     assert CPU in said
     assert "-S" in said
     assert "fd:17" in said
-    assert set(range(10, 18)) == set(handles.every)
+    assert set(range(10, 19)) == set(handles.every)
     paths = [word for word in said[1:] if "/" in word and "/dev/fdset/" not in word and "/proc/self/fd/" not in word]
     assert ["rdinit=/init"] == [part for word in paths for part in word.split() if "/" in part]
+
+
+def test_one_without_programs_of_ours_has_the_same_disks_so_that_each_can_be_its_copy() -> None:
+    handles = Handles(kernel=10, initrd=11, root=12, base=13, disk=14, control=15, console=16)
+    said, other = (
+        words("/usr/bin/qemu", each, SIZES["default"], accelerator="tcg")
+        for each in (handles, msgspec.structs.replace(handles, programs=18))
+    )
+
+    assert [word for word in said if word.startswith("virtio-")] == [w for w in other if w.startswith("virtio-")]
+    assert any('"null-co"' in word and str(PROGRAMS_BYTES) in word for word in said)
+    assert not any("null-co" in word for word in other)
 
 
 def test_an_image_is_one_of_this_version_with_all_its_files_as_they_were_built(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 import contextlib
 import os
 import secrets
+import shutil
 import signal
 import subprocess
 import time
@@ -15,17 +16,20 @@ import pytest
 
 from kasmon.errors import AgentLostError, RefusedError, SandboxError, SnapshotRefusedError
 from kasmon.model.permission import SessionId
-from kasmon.model.sandbox import Credential, Policy, Ran, Runtime
+from kasmon.model.sandbox import SIZES, Credential, Mount, Policy, Ran, Runtime
 from kasmon.paths import places
 from kasmon.sandbox.base import Slept
 from kasmon.sandbox.channel import Channel
+from kasmon.sandbox.jail.process import started_at
 from kasmon.sandbox.microvm.beginning import begin
 from kasmon.sandbox.microvm.lot import Lot
 from kasmon.sandbox.microvm.machine import MicroVm
 from kasmon.sandbox.microvm.qmp import Orders
 from kasmon.sandbox.microvm.starting import asked
+from kasmon.sandbox.microvm.stock import Stock
+from tests.sandbox.conftest import open_to_others
 from tests.sandbox.interpreter_contract import InterpreterContract
-from tests.sandbox.machines import IMAGE, ended, need_machine, warmed
+from tests.sandbox.machines import CACHE, IMAGE, ended, need_machine, warmed
 from tests.sandbox.sandbox_contract import SandboxContract
 from tests.waiting import until
 
@@ -75,12 +79,13 @@ def memory_of(vm: MicroVm, policy: Policy) -> Path:
 class TestMicroVm(SandboxContract):
     @pytest.fixture
     def tier(self, vm: MicroVm) -> MicroVm:
+        places().make()
+        for name in ("image", "machines"):  # whatever stands in front of an agent knows no other image
+            (places().state / name).symlink_to(CACHE / name)
         return vm
 
 
 class TestItsInterpreters(InterpreterContract):
-    time_s = 0.5
-
     @pytest.fixture
     def tier(self, vm: MicroVm) -> MicroVm:
         return vm
@@ -139,7 +144,7 @@ def test_a_session_never_has_two_machines(vm: MicroVm, make: Make) -> None:
     with pytest.raises(SandboxError, match="one that lives"):
         vm.create(policy)
     with pytest.raises(SandboxError, match="another machine of this session lives"):
-        begin(Lot(vm.ground, policy), vm.means, vm._line.things() / "opt")
+        begin(Lot(vm.ground, policy), vm.means, vm._line.things() / "opt", vm.ground.things() / "opt")
 
     assert vm.find(policy, runtime)
     assert vm.adopt(policy) == runtime
@@ -178,6 +183,63 @@ def test_a_memory_that_another_processor_qemu_or_image_wrote_is_refused(
     assert vm.find(policy, vm.resume(policy, runtime, slept))
 
 
+def test_a_memory_whose_disk_moved_on_or_that_is_another_sessions_is_refused_and_nothing_runs(
+    vm: MicroVm, make: Make
+) -> None:
+    policy, runtime = make()
+    slept = kept(vm, policy, runtime)
+    lot = Lot(vm.ground, policy)
+    snapshot = lot.memories.current()
+    assert snapshot is not None
+    record = lot.memories.path(snapshot, "snapshot.json")
+
+    record.write_bytes(msgspec.json.encode(msgspec.structs.replace(snapshot, session=SessionId("b" * 8))))
+    with pytest.raises(SnapshotRefusedError, match="belongs to the session 'bbbbbbbb'"):
+        vm.resume(policy, runtime, slept)
+    record.write_bytes(msgspec.json.encode(snapshot))
+    lot.memories.moved_on()
+    with pytest.raises(SnapshotRefusedError, match="stale: its disk was at 1, and is at 2 now"):
+        vm.resume(policy, runtime, slept)
+
+    assert vm.adopt(policy) is None
+
+
+def test_a_memory_of_another_boot_is_gone_on_from_and_no_process_of_this_one_is_taken_for_its_machine(
+    vm: MicroVm, make: Make
+) -> None:
+    """As far as that can be said without a start of this machine: what was noted is of another boot then."""
+    policy, runtime = make()
+    ran(runtime, "python", "x = 42")
+    slept = kept(vm, policy, runtime)
+    memories = Lot(vm.ground, policy).memories
+    snapshot = memories.current()
+    assert snapshot is not None
+    told = msgspec.structs.replace(snapshot, boot="another")
+    memories.path(snapshot, "snapshot.json").write_bytes(msgspec.json.encode(told))
+    mine = msgspec.structs.replace(runtime, pid=os.getpid(), started=started_at(os.getpid()), boot="another")
+
+    assert not vm.find(policy, mine)
+    assert "42\n" == ran(vm.resume(policy, mine, slept), "python", "print(x)").stdout
+
+
+def test_a_qemu_that_does_not_start_or_dies_at_once_takes_no_memory(vm: MicroVm, make: Make, tmp_path: Path) -> None:
+    policy, runtime = make()
+    ran(runtime, "python", "x = 42")
+    slept = kept(vm, policy, runtime)
+    broken = open_to_others(tmp_path) / "qemu"
+    broken.write_text(f'#!/bin/sh\n[ "$1" = --version ] && exec {vm.program} --version\necho no memory >&2\nexit 1\n')
+    broken.chmod(0o755)
+
+    with pytest.raises(SandboxError):
+        MicroVm(vm.places, image=vm.image_folder, program=str(broken)).resume(policy, runtime, slept)
+
+    assert vm.adopt(policy) is None
+    snapshot = vm.kept(policy)
+    assert snapshot is not None
+    assert snapshot.id == slept.snapshot
+    assert "42\n" == ran(vm.resume(policy, runtime, slept), "python", "print(x)").stdout
+
+
 def test_a_disk_that_is_full_in_the_middle_of_it_leaves_the_machine_and_the_memory_before(
     vm: MicroVm, make: Make
 ) -> None:
@@ -202,15 +264,21 @@ def test_a_disk_that_is_full_in_the_middle_of_it_leaves_the_machine_and_the_memo
 
 def test_a_file_that_cannot_be_put_outside_keeps_it_awake_and_is_told(vm: MicroVm, make: Make) -> None:
     policy, runtime = make()
-    outside = Path(runtime.workspace)
-    (outside / "taken").mkdir()
-    (outside / "taken" / "by").touch()
-    ran(runtime, "bash", "echo x > taken")
+    ran(runtime, "bash", "mkdir taken")
+    outside = Path(runtime.workspace) / "taken"
+    owner = outside.stat().st_uid
+    os.chown(outside, os.geteuid(), -1)
+    outside.chmod(0o500)
+    ran(runtime, "bash", "echo x > taken/f")
     with pytest.raises(SandboxError, match="could not all be put outside"):
         kept(vm, policy, runtime)
 
-    assert "x\n" == ran(runtime, "bash", "cat taken").stdout
+    assert "x\n" == ran(runtime, "bash", "cat taken/f").stdout
+    outside.chmod(0o700)
+    os.chown(outside, owner, -1)
+    ran(runtime, "bash", "echo y > taken/f")
     kept(vm, policy, runtime)
+    assert "y\n" == (outside / "f").read_text()
 
 
 def test_qemu_killed_while_its_memory_is_written_leaves_no_memory_that_counts(vm: MicroVm, make: Make) -> None:
@@ -265,6 +333,47 @@ def test_a_warm_machine_of_another_version_is_not_copied(vm: MicroVm) -> None:
     assert "another image" in origin.why
 
 
+def test_a_warm_machine_that_is_cut_is_not_copied(vm: MicroVm, tmp_path: Path) -> None:
+    shutil.copytree(vm.stock("default").folder, tmp_path / vm.stock("default").folder.name)
+    stock = Stock(tmp_path, SIZES["default"])
+    memory = stock.origin(vm.made_by).memory
+    assert memory is not None
+    os.truncate(memory, memory.stat().st_size - 1)
+
+    origin = stock.origin(vm.made_by)
+
+    assert (None, stock.plain) == (origin.memory, origin.base)
+    assert "truncated" in origin.why
+
+
+def test_the_first_machine_of_a_size_is_put_away_warm_and_goes_on_and_the_next_one_is_its_copy(
+    vm: MicroVm, make: Make, shared: Path
+) -> None:
+    """Nothing of the first one's session is in it."""
+    image = shared / "state" / "image"
+    image.parent.mkdir()
+    image.symlink_to(IMAGE)
+    vm.__dict__.pop("means", None)
+    vm.image_folder = image
+    (shared / "seen").mkdir()
+    _, first = make(
+        "a", size="build", hosts=("example.org",), mounts=(Mount(source=str(shared / "seen"), target="/srv/seen"),)
+    )
+    assert any("was started, and not copied" in notice for notice in first.notices)
+    assert not any("has to be started too" in notice for notice in first.notices)
+    assert "/srv/seen\n" == ran(first, "bash", "cd /srv/seen && pwd").stdout
+
+    _, next_one = make("b", size="build")
+
+    assert () == next_one.notices
+    assert identity(first) != identity(next_one)
+    said = ran(next_one, "bash", "ls /srv; echo ${https_proxy-none}; free -m | awk '/Mem/ {print ($2 > 1500)}'")
+    assert "none\n1\n" == said.stdout
+    tried = "import socket; print(socket.socket().connect_ex(('127.0.0.1', 3128)) != 0)"
+    assert "True\n" == ran(next_one, "python", tried).stdout
+    assert "http://127.0.0.1:3128\n" == ran(first, "bash", "echo $https_proxy").stdout
+
+
 # Copies.
 
 
@@ -282,6 +391,34 @@ def test_a_fork_goes_on_with_memory_and_files_of_its_own(vm: MicroVm, make: Make
     assert "5 one\n" == ran(again, "bash", "echo $y $(cat f)").stdout
     assert ("one\n", "two\n") == tuple((Path(each.workspace) / "f").read_text() for each in (again, fork))
     assert identity(again) != identity(fork)
+
+
+def test_a_program_of_this_machine_is_in_it_for_reading_also_after_a_sleep_and_in_a_fork(
+    vm: MicroVm, shared: Path
+) -> None:
+    package = shared / "node_modules" / "greeter"
+    package.mkdir(parents=True)
+    program, word, told = (package / name for name in ("greet", "word", "package.json"))
+    program.write_text('#!/bin/sh\nexec cat "${0%/*}/word"\n')
+    word.write_text("hello")
+    told.write_text("{}")
+    program.chmod(0o700)
+    policy, other = (Policy(session=SessionId(name * 8), tier="microvm") for name in "ab")
+    fitted = vm.fitted(policy, (str(program),), str(shared), {})
+    disk, greet = vm.disks.of(fitted.programs), fitted.argv[0]
+    try:
+        runtime = vm.lodge(policy, fitted)
+        said = ran(runtime, "bash", f"{greet}; echo x > {greet}")
+        assert "hello" == said.stdout
+        assert "Read-only file system" in said.stderr
+
+        slept = kept(vm, policy, runtime)
+        disk.unlink()  # it has a name of its own for it
+        theirs = vm.fork(policy, slept, other)
+        for each, sleeps in ((policy, slept), (other, theirs)):
+            assert "hello" == ran(vm.resume(each, runtime, sleeps), "bash", greet).stdout
+    finally:
+        disk.unlink(missing_ok=True)
 
 
 def test_five_copies_at_once_are_five_machines(vm: MicroVm) -> None:
@@ -331,6 +468,39 @@ def test_it_begins_with_the_files_of_its_workspace_and_its_next_machine_with_tho
     _, again = make()
 
     assert "kept kept home\n" == ran(again, "bash", "echo $(cat sub/f) $(cat link) $(cat ~/.note)").stdout
+
+
+def test_what_is_changed_outside_comes_in_and_what_both_changed_is_lost_on_neither_side(
+    vm: MicroVm, make: Make
+) -> None:
+    policy, runtime = make()
+    folder = Path(runtime.workspace)
+    ran(runtime, "bash", "echo one > f; echo one > g; mkdir d")
+    put(vm, folder / "f", "edited\n")
+    put(vm, folder / "d" / "new", "new\n")
+
+    assert () == vm.refresh(policy, runtime)
+    assert "edited new\n" == ran(runtime, "bash", "echo $(cat f) $(cat d/new); echo more >> d/new").stdout
+    assert "new\nmore\n" == (folder / "d" / "new").read_text()
+
+    put(vm, folder / "g", "outside\n")
+    ran(runtime, "bash", "echo inside > g")
+    (told,) = vm.refresh(policy, runtime)
+    assert "'g' was changed inside and outside" in told
+    assert "outside inside\n" == ran(runtime, "bash", "echo $(cat g) $(cat g.inside)").stdout
+
+    slept = kept(vm, policy, runtime)
+    put(vm, folder / "f", "while it slept\n")
+    (folder / "g").unlink()
+    again = vm.resume(policy, runtime, slept)
+    assert () == vm.refresh(policy, again)
+    assert "while it slept no g\n" == ran(again, "bash", "echo $(cat f) $([ -e g ] || echo no g)").stdout
+
+
+def put(vm: MicroVm, path: Path, text: str) -> None:
+    """Write a file that the machine's user may read and write."""
+    path.write_text(text)
+    os.chown(path, *vm.ground.owner)
 
 
 def test_its_disk_is_its_limit(make: Make) -> None:
@@ -421,12 +591,18 @@ def test_it_says_what_it_uses(vm: MicroVm, make: Make) -> None:
     assert 0 < used.disk_bytes
 
 
-@pytest.mark.parametrize("more", [{"hosts": ("example.org",)}, {"project": "/srv"}], ids=["a network", "a project"])
-def test_what_a_machine_does_not_have_is_refused_and_not_left_out(vm: MicroVm, more: dict[str, object]) -> None:
-    policy = Policy(session=SessionId("a" * 8), tier="microvm", **more)  # type: ignore[arg-type]
-
-    with pytest.raises(RefusedError, match="cannot have"):
-        vm.create(policy)
+def test_a_folder_that_a_machine_cannot_see_is_refused_and_not_left_out(vm: MicroVm, shared: Path) -> None:
+    (shared / "file").touch()
+    for source, target, said in (
+        (shared, "/etc/here", "its system lies there"),
+        (shared / "file", "", "is a file"),
+        (shared / "nothing", "", "is not there"),
+        (vm.places.state, "/srv", "kasmon's own"),
+    ):
+        mount = Mount(source=str(source), target=target)
+        with pytest.raises(RefusedError, match=said):
+            vm.create(Policy(session=SessionId("a" * 8), tier="microvm", mounts=(mount,)))
+    assert vm.adopt(Policy(session=SessionId("a" * 8))) is None
 
 
 def test_a_probe_makes_one_and_says_how_long_that_took(vm: MicroVm) -> None:

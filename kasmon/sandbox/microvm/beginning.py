@@ -20,6 +20,7 @@ from kasmon.sandbox.microvm.initrd import initrd
 from kasmon.sandbox.microvm.lot import Lot
 from kasmon.sandbox.microvm.qmp import Orders
 from kasmon.sandbox.microvm.starting import asked, end_of, last_line, new_log, started
+from kasmon.sandbox.network.gate import socket_in
 
 BOOT_S: Final = 90.0
 LOAD_S: Final = 30.0
@@ -41,10 +42,12 @@ def begin(
     lot: Lot,
     means: Means,
     code: Path,
+    inside: Path,
     memory: Path | None = None,
     loaded: Callable[[], None] = lambda: None,
     *,
     is_another: bool = False,
+    is_nobodys: bool = False,
     limit_s: float | None = None,
 ) -> None:
     """Let a machine begin on the disks of *lot*, from *memory* or by a start; the agent inside answers then.
@@ -53,9 +56,11 @@ def begin(
         lot: whose; no machine lives there.
         means: what it is played with.
         code: the folder of the line's code, as the lot's owner may read it.
+        inside: that of what runs in every sandbox, likewise.
         memory: the file of what it held.
         loaded: called when that memory is there, and nothing runs yet.
         is_another: it is a copy of a machine, and no longer that one.
+        is_nobodys: it hears nothing of its session yet; it is to be greeted again.
         limit_s: how long it may take; None is our own measure.
 
     Raises:
@@ -66,7 +71,7 @@ def begin(
         log = new_log()
         stack.callback(os.close, log)
         console, theirs = (stack.enter_context(end) for end in socket.socketpair())
-        _start(lot, means, code, memory, log, theirs.fileno())
+        _start(lot, means, code, inside, memory, log, theirs.fileno())
         theirs.close()
         try:
             with Orders(lot.orders) as orders:
@@ -76,7 +81,7 @@ def begin(
                 orders.do("cont")
             if memory is None:
                 asked(lot.control, until - time.monotonic(), "wait")
-            greet(lot, is_another=is_another)
+            greet(lot, is_another=is_another, is_nobodys=is_nobodys)
         except SandboxError as error:
             said = end_of(log) or last_line(_heard(console))
             if said:
@@ -84,17 +89,24 @@ def begin(
             raise
 
 
-def greet(lot: Lot, *, is_another: bool = False) -> None:
-    """Tell the machine that somebody is there, what time it is, and some chance; it listens from then on.
+def greet(lot: Lot, *, is_another: bool = False, is_nobodys: bool = False) -> None:
+    """Tell the machine that somebody is there, what time it is, some chance, which folders and programs it sees, and
+    whether it has a way out.
+
+    It listens from then on.
 
     Raises:
         SandboxError: if it does not answer.
     """
-    chance = secrets.token_hex(CHANCE_BYTES)
-    asked(lot.control, ANSWER_S, "hello", now=time.time(), chance=chance, is_another=is_another)
+    words: dict[str, object] = {"chance": secrets.token_hex(CHANCE_BYTES), "is_another": is_another}
+    if not is_nobodys:
+        words["way_out"] = bool(lot.policy.hosts)
+        words["programs"] = lot.programs.exists()
+        words["folders"] = {name: {"at": bind.target, "writable": bind.writable} for name, bind in lot.folders.items()}
+    asked(lot.control, ANSWER_S, "hello", now=time.time(), **words)
 
 
-def _start(lot: Lot, means: Means, code: Path, memory: Path | None, log: int, console: int) -> None:
+def _start(lot: Lot, means: Means, code: Path, inside: Path, memory: Path | None, log: int, console: int) -> None:
     size = SIZES[lot.policy.size]
     with contextlib.ExitStack() as stack:
 
@@ -116,17 +128,22 @@ def _start(lot: Lot, means: Means, code: Path, memory: Path | None, log: int, co
             control=stack.enter_context(_listener(lot.orders)).fileno(),
             console=console,
             memory=opened(memory) if memory else None,
+            programs=opened(lot.programs) if lot.programs.is_symlink() or lot.programs.exists() else None,
         )
         program = shutil.which(means.program) or means.program
         started(
             code,
+            inside,
             words(program, handles, size, accelerator=means.accelerator),
             handles.every,
             log=log,
             listen=stack.enter_context(_listener(lot.agent)).fileno(),
             control=stack.enter_context(_listener(lot.control)).fileno(),
+            ports=stack.enter_context(_listener(lot.ports)).fileno(),
+            gate=socket_in(lot.gate),
             lock=opened(lot.lock, os.O_RDWR),
             trees={name: opened(tree, os.O_RDONLY | os.O_DIRECTORY) for name, tree in lot.trees.items()},
+            read_only=[name for name, bind in lot.folders.items() if not bind.writable],
             most_bytes=size.disk_bytes,
             owner=lot.ground.owner,
         )

@@ -14,6 +14,8 @@ from kasmon.model.sandbox import MIB, Size
 MACHINE: Final = "pc-q35-7.2"
 CPU: Final = "Nehalem-v1"
 OLDEST: Final = (7, 2)
+PROGRAMS_BYTES: Final = 4096 * MIB
+"""How long every machine's disk of programs is, also where it has none: so one of them is a copy of any other."""
 SANDBOX: Final = "on,obsolete=deny,elevateprivileges=deny,spawn=deny,resourcecontrol=deny"
 QUIET: Final = (
     "console=ttyS0 quiet loglevel=3 panic=-1 reboot=t rdinit=/init pci=lastbus=0 mitigations=off apparmor=0 audit=0 "
@@ -39,11 +41,13 @@ class Handles(msgspec.Struct, frozen=True, kw_only=True):
     """A socket: what its kernel says goes there, and nowhere once nobody listens."""
     memory: int | None = None
     """A memory to go on from."""
+    programs: int | None = None
+    """The disk of what this machine was given beside its image; read-only. Without it an empty one is there."""
 
     @property
     def every(self) -> tuple[int, ...]:
         kept = (self.kernel, self.initrd, self.root, self.base, self.disk, self.control, self.console)
-        return kept if self.memory is None else (*kept, self.memory)
+        return (*kept, *(each for each in (self.memory, self.programs) if each is not None))
 
 
 def words(program: str, handles: Handles, size: Size, *, accelerator: str) -> list[str]:
@@ -60,6 +64,8 @@ def words(program: str, handles: Handles, size: Size, *, accelerator: str) -> li
         *_file("base", handles.base, 2, "qcow2"),
         *_file("disk", handles.disk, 3, "qcow2", over="base"),
         *("-device", "virtio-blk-pci,drive=disk"),
+        *(_nothing("programs") if handles.programs is None else _file("programs", handles.programs, 4)),
+        *("-device", "virtio-blk-pci,drive=programs"),
         *("-device", "virtio-serial-pci,max_ports=2", "-chardev", "socket,id=line,fd={line}"),
         *("-device", "virtserialport,chardev=line,nr=1,name=kasmon", "-device", "virtio-rng-pci"),
         *("-chardev", f"socket,id=console,fd={handles.console}", "-serial", "chardev:console"),
@@ -70,6 +76,14 @@ def words(program: str, handles: Handles, size: Size, *, accelerator: str) -> li
 
 def memory_mib(size: Size) -> int:
     return size.memory_bytes // MIB
+
+
+def _nothing(name: str) -> list[str]:
+    """A disk of the same length as any other of programs, with nothing on it."""
+    return [
+        "-blockdev",
+        json.dumps({"driver": "null-co", "node-name": name, "size": PROGRAMS_BYTES, "read-only": True}),
+    ]
 
 
 def _file(name: str, handle: int, number: int, kind: str = "raw", *, over: str = "") -> list[str]:

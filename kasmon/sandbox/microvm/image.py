@@ -47,6 +47,7 @@ FOLDERS: Final = (
     "workspace",
 )
 SPARE_BYTES: Final = 16 * MIB
+SPARE_INODES: Final = 256
 COMPILE_S: Final = 300.0
 KERNEL, ROOT, BUSYBOX, TOLD = "vmlinux", "root.ext4", "busybox", "image.json"
 LZ4_LEGACY: Final = b"\x02\x21\x4c\x18"
@@ -108,7 +109,7 @@ def build(folder: Path, told: Callable[[str], None] = lambda _: None) -> Image:
         modules = _kernel(kernel, work / "kernel", fresh)
         _programs(programs, work / "root", fresh)
         told("Making its disk.")
-        _disk(work / "root", fresh / ROOT)
+        formatted(work / "root", fresh / ROOT)
         image = _described(fresh, kernel, fetched, modules)
         write_private(fresh / TOLD, msgspec.json.format(msgspec.json.encode(image), indent=1))
         shutil.rmtree(folder, ignore_errors=True)
@@ -220,14 +221,21 @@ def _compiled(root: Path) -> None:
         raise SandboxError("no image was built", f"its python's library does not compile: {done.stdout[-200:]}")
 
 
-def _disk(root: Path, target: Path) -> None:
-    used = sum((path.lstat().st_size + 4095) // 4096 * 4096 + 512 for path in root.rglob("*") if not path.is_dir())
-    blocks = (used * 21 // 20 + SPARE_BYTES) // 4096
+def formatted(root: Path, target: Path) -> None:
+    """Make the disk *target* with all that lies in *root*.
+
+    Raises:
+        SandboxError: if that cannot be.
+    """
+    entries = list(root.rglob("*"))
+    used = sum((path.lstat().st_size + 4095) // 4096 * 4096 for path in entries)
+    blocks = (used * 21 // 20 + len(entries) * 512 + SPARE_BYTES) // 4096
     program = packages.found("mke2fs") or "mke2fs"
     words = ["-q", "-t", "ext4", "-O", "^has_journal,^resize_inode", "-m", "0", "-b", "4096", "-d", str(root)]
+    words += ["-N", str(len(entries) + SPARE_INODES)]
     done = subprocess.run([program, *words, str(target), str(blocks)], capture_output=True, text=True, timeout=300)
     if done.returncode:
-        raise SandboxError("no image was built", f"mke2fs: {done.stderr.strip()[-200:]}")
+        raise SandboxError("a disk could not be made", f"mke2fs: {done.stderr.strip()[-200:]}")
 
 
 def hashed(path: Path) -> str:

@@ -9,7 +9,7 @@ from kasmon.sandbox.microvm.image import BUSYBOX, Image
 
 LINE: Final = Path(__file__).with_name("line")
 INSIDE: Final = Path(__file__).parent.with_name("inside")
-FOLDERS: Final = ("bin", "dev", "modules", "new", "opt", "opt/kasmon", "opt/kasmon/line", "proc", "sys")
+FOLDERS: Final = ("bin", "dev", "low", "modules", "new", "opt", "opt/kasmon", "opt/kasmon/line", "proc", "sys")
 
 
 def initrd(folder: Path, image: Image, inside: Path = INSIDE) -> bytes:

@@ -10,17 +10,24 @@ import time
 from pathlib import Path
 from typing import Final
 
+import msgspec
+
 from kasmon.boot import boot
-from kasmon.errors import SandboxError
+from kasmon.errors import RefusedError, SandboxError
 from kasmon.model.sandbox import Policy, Runtime
+from kasmon.sandbox.jail.arguments import PROJECT, Bind
 from kasmon.sandbox.jail.ground import Ground
 from kasmon.sandbox.jail.process import children, gone, holder, send, started_at
+from kasmon.sandbox.jail.scenery import fit
+from kasmon.sandbox.jail.site import Site
 from kasmon.sandbox.memory import Memories
 
 END_S: Final = 10.0
 SETTLES_S: Final = 2.0
 LOOK_S: Final = 0.005
-SOCKETS: Final = ("box", "door", "qmp")
+FIXED: Final = ("/bin/", "/boot/", "/etc/", "/lib", "/mnt/", "/opt/", "/sbin/", "/var/")
+"""Below these nothing can be seen: they are the image's, or the machine's own."""
+SOCKETS: Final = ("box", "door", "ports", "qmp")
 
 
 class Lot:
@@ -42,6 +49,11 @@ class Lot:
         return self.folder / "disk.qcow2"
 
     @property
+    def programs(self) -> Path:
+        """The disk of what it was given of this machine's programs, as long as it is this machine; it may be none."""
+        return self.folder / "programs.ext4"
+
+    @property
     def lock(self) -> Path:
         return self.folder / "lock"
 
@@ -61,6 +73,16 @@ class Lot:
         return self.ground.socket(self.policy.session, "door")
 
     @property
+    def ports(self) -> Path:
+        """Where its door takes who wants to reach a port inside (`network.forwarding.Ports`)."""
+        return self.ground.socket(self.policy.session, "ports")
+
+    @property
+    def gate(self) -> Path:
+        """The folder of its way out."""
+        return Site(self.ground, self.policy.session).gate
+
+    @property
     def orders(self) -> Path:
         """Where QEMU takes orders."""
         return self.ground.socket(self.policy.session, "qmp")
@@ -68,7 +90,23 @@ class Lot:
     @property
     def trees(self) -> dict[str, Path]:
         """The folders of this machine that mirror ones inside."""
-        return {"workspace": self.ground.workspace(self.policy), "home": self.ground.home(self.policy.session)}
+        own = {"workspace": self.ground.workspace(self.policy), "home": self.ground.home(self.policy.session)}
+        return own | {name: Path(bind.source) for name, bind in self.folders.items()}
+
+    @property
+    def folders(self) -> dict[str, Bind]:
+        """Folders of this machine that are seen inside beside the workspace: as they are, or our copies of them."""
+        policy, found = self.policy, dict[str, Bind]()
+        if policy.project:
+            found["project"] = Bind(source=policy.project, target=PROJECT, writable=policy.project_writable)
+        for number, mount in enumerate(policy.mounts):
+            target = mount.target or mount.source
+            found[f"mount-{number}"] = Bind(source=mount.source, target=target, writable=mount.writable)
+        for name, bind in found.items():
+            own = self.folder / name
+            real = own if own.is_dir() else Path(bind.source).resolve()
+            found[name] = msgspec.structs.replace(bind, source=str(real))
+        return found
 
     def furnish(self) -> tuple[str, ...]:
         """Make its folders; what a person should know of them.
@@ -78,6 +116,23 @@ class Lot:
             OSError, UnsafeFolderError: if they cannot be made.
         """
         self.ground.make(self.policy.session)
+        notices = [self._settled(name, bind) for name, bind in self.folders.items()]
+        return tuple(filter(None, (*self._own(), *notices)))
+
+    def _settled(self, name: str, bind: Bind) -> str:
+        """Have one of its folders; what a person should know of it."""
+        fit(self.ground, bind.source, bind.target)
+        if bind.target.startswith(FIXED):
+            raise RefusedError(
+                f"a microvm has nothing of this machine at {bind.target!r}: its system lies there.", hint="A jail can."
+            )
+        if Path(bind.source).is_file():
+            raise RefusedError(
+                f"a microvm sees folders, and {bind.source!r} is a file.", hint="Give the folder that it lies in."
+            )
+        return self.ground.settle(self.policy, Path(bind.source), name, writable=bind.writable).notice
+
+    def _own(self) -> tuple[str, ...]:
         if not self.policy.workspace:
             self.ground.own_workspace(self.policy.session)
             return ()
@@ -97,6 +152,20 @@ class Lot:
         except OSError:
             shutil.copyfile(base, self.base)
         shutil.copyfile(disk, self.disk)
+
+    def carry(self, disk: Path | None) -> None:
+        """Give it the *disk* of programs, which is not changed any more, in the place of what it had.
+
+        Raises:
+            OSError: if that cannot be.
+        """
+        self.programs.unlink(missing_ok=True)
+        if disk is None:
+            return
+        try:
+            os.link(disk, self.programs)  # whoever clears the others away leaves it ours
+        except OSError:
+            self.programs.symlink_to(disk)
 
     def runtime(self, notices: tuple[str, ...] = ()) -> Runtime | None:
         """The machine that lives here; None if there is none."""

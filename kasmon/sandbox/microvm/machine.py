@@ -6,74 +6,55 @@ both inherit what they need.
 """
 
 import contextlib
-import errno
-import functools
-import hashlib
-import mmap
 import os
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Final
+from typing import Any, Final, Literal
 
-from kasmon.errors import KasmonError, RefusedError, SandboxError, SnapshotRefusedError, UnableError
+from kasmon.errors import KasmonError, SandboxError, SnapshotRefusedError
 from kasmon.model.permission import SessionId
 from kasmon.model.sandbox import SIZES, Policy, Runtime, Tier
-from kasmon.model.snapshot import Maker, Snapshot
-from kasmon.paths import Places, places, write_private
+from kasmon.model.snapshot import Judged, Snapshot
+from kasmon.paths import write_private
 from kasmon.sandbox.base import Probe, Slept
-from kasmon.sandbox.credential import looked_up
-from kasmon.sandbox.jail.ground import COPY_ENTRIES, Ground
+from kasmon.sandbox.far.quarters import BIN, Fitted, wrapped
+from kasmon.sandbox.jail.arguments import PATH, WORKSPACE
+from kasmon.sandbox.jail.ground import COPY_ENTRIES
 from kasmon.sandbox.jail.process import lives
-from kasmon.sandbox.jail.tree import copy
+from kasmon.sandbox.jail.scenery import BASE, own_variables
+from kasmon.sandbox.jail.tree import copy, raze
 from kasmon.sandbox.jail.usage import Usage, usage
-from kasmon.sandbox.microvm import emulator, hardware
-from kasmon.sandbox.microvm.beginning import Means, begin, greet
-from kasmon.sandbox.microvm.image import folder_of, found
-from kasmon.sandbox.microvm.initrd import LINE, code_hash
+from kasmon.sandbox.microvm import programs, warming
+from kasmon.sandbox.microvm.beginning import greet
 from kasmon.sandbox.microvm.lot import Lot
+from kasmon.sandbox.microvm.making import KEEP_S, Making
 from kasmon.sandbox.microvm.qmp import Orders
 from kasmon.sandbox.microvm.starting import asked
-from kasmon.sandbox.microvm.stock import MEMORY, Stock
-from kasmon.sandbox.scrub import scrubbed
+from kasmon.sandbox.microvm.stock import MEMORY
+from kasmon.sandbox.microvm.writing import cleaned, written
+from kasmon.sandbox.network import gate
+from kasmon.sandbox.network.forwarding import Ports
+from kasmon.sandbox.network.outlet import Outlets
 
-KEEP_S: Final = 60.0
 FILL_S: Final = 120.0
-LITTLE_BYTES: Final = 1 << 20
-"""A disk that has less is taken for full."""
-BUILD_HINT: Final = "Build it: `kasmon sandbox image build`."
+COPIED: Final = "its program is a copy of the one here, as that was when its machine was made"
 STARTED: Final = "its machine was started, and not copied from a warm one"
 
 
-class MicroVm:
+class MicroVm(Making, Outlets):
     """The machines of one kasmon. Making a `MicroVm` touches nothing."""
 
     tier: Tier = "microvm"
     keeps_memory = True
-
-    def __init__(self, of: Places | None = None, *, image: Path | None = None, program: str = emulator.PROGRAM) -> None:
-        """
-        Args:
-            of: whose machines; by default those of the kasmon that the environment names.
-            image: the folder of the image; by default that of the kasmon which the environment names. What is made from
-                it lies beside it.
-            program: QEMU, by path or name.
-        """
-        self.places = of or places()
-        self.ground = Ground(self.places)
-        self.image_folder = image or folder_of(places())
-        self.program = program
-        self.accelerator = emulator.EMULATED
-        self._line = Ground(self.places, LINE)
+    has_own_kernel: Literal[True] = True
 
     # What a sandbox promises.
 
     def probe(self) -> Probe:
         """Make a machine, ask it something, and end it."""
-        if lack := emulator.lacking(self.program):
+        if lack := self.missing():
             return Probe(tier="microvm", ok=False, why=lack.why, hint=lack.hint)
-        if found(self.image_folder) is None:
-            return Probe(tier="microvm", ok=False, why="there is no image", hint=BUILD_HINT)
         policy = Policy(session=SessionId(f"vmprobe-{os.getpid()}"), tier="microvm")
         began = time.monotonic()
         try:
@@ -86,26 +67,33 @@ class MicroVm:
             with contextlib.suppress(KasmonError):
                 self.forget(policy)
         how = next((notice for notice in runtime.notices if STARTED in notice), "copied from a warm one")
-        return Probe(tier="microvm", ok=True, why=f"{how}; emulated, without KVM", measured_ms=took_ms)
+        return Probe(tier="microvm", ok=True, why=f"{how}; {self.carried()}", measured_ms=took_ms)
 
     def workspace(self, policy: Policy, /) -> str:
         """The folder of this machine that has what `/workspace` has inside, whenever an answer comes from there."""
         return str(self.ground.workspace(policy))
 
-    def create(self, policy: Policy, /) -> Runtime:
+    def create(self, policy: Policy, /, *, is_copy: bool = True) -> Runtime:
         """Make it: a copy of the warm one, or started; the agent inside answers when this returns. Up to two minutes.
+
+        Without *is_copy* it is started, whatever there is to be copied.
 
         Raises:
             SandboxError: if there is one already, or none can be made. Whatever was begun is gone then.
-            RefusedError: if the policy wants what a machine does not have.
+            RefusedError: if the policy wants a folder that a machine cannot see.
         """
-        self._can(policy)
+        return self._made(policy, (), is_copy=is_copy)
+
+    def _made(self, policy: Policy, parts: Sequence[str], *, is_copy: bool = True) -> Runtime:
+        self._can()
         lot, stock = self._lot(policy), self.stock(policy.size)
         if lot.is_taken():
             raise SandboxError(f"no machine was made for {policy.session!r}", "it has one that lives")
         with self._or_nothing(policy):
             notices = lot.furnish()
-            origin = stock.origin(self.made_by)
+            lot.carry(self.disks.of(parts) if parts else None)
+            self._open_gate(policy)
+            origin = stock.origin(self.made_by, is_copy=is_copy)
             why = origin.why
             if origin.memory is not None:
                 try:
@@ -117,11 +105,15 @@ class MicroVm:
                     origin, why = origin._replace(memory=None), error.message
             if origin.memory is None:
                 notices = (*notices, f"{STARTED}: {why}" if why else STARTED)
-                lot.lay(stock.plain, stock.nothing)
                 lot.memories.moved_on()
-                self._begin(lot)
-            asked(lot.control, FILL_S, "fill")
-            return self._there(lot, notices)
+                notices = (*notices, *self._boot(lot, stock))
+                why = self.kept_warm(lot, stock, warming.warmed) if is_copy else ""
+                notices = (*notices, f"The next one of its size has to be started too: {why}") if why else notices
+                greet(lot, is_another=True)
+            runtime = self._there(lot, (*notices, *_filled(lot)))
+            self._open_gate(policy, runtime.pid)
+            self._surrounded(policy, runtime)
+            return runtime
 
     def find(self, policy: Policy, runtime: Runtime, /) -> bool:
         """Whether the machine of *runtime* is still that one and lives, asleep or not."""
@@ -138,12 +130,50 @@ class MicroVm:
         except (KasmonError, OSError):
             return None
 
+    def judged(self, policy: Policy, /, *, whole: bool = False) -> Judged | None:
+        """Its last memory on disk, whether it can go on from that or not."""
+        return self._lot(policy).memories.judged(lambda: self.made_by, whole=whole)
+
     def wrap(self, policy: Policy, argv: Sequence[str], workdir: str, variables: Mapping[str, str], /) -> list[str]:
-        """
+        """The command that runs *argv* in a machine of its own; *workdir* is `/workspace` there.
+
         Raises:
-            UnableError: always: an agent's terminal does not reach into a machine.
+            SandboxError, RefusedError, UnableError: as `fitted`.
         """
-        raise UnableError("an agent does not run in a microvm with this version of kasmon.", hint="It does in a jail.")
+        return wrapped(self, policy, argv, workdir, variables)
+
+    def fitted(self, policy: Policy, argv: tuple[str, ...], workdir: str, variables: Mapping[str, str], /) -> Fitted:
+        """How *argv* is run there: with the programs of its image, or copies of this machine's where it lies elsewhere.
+
+        It works in `/workspace`, which mirrors *workdir*.
+
+        Raises:
+            SandboxError: if no machine can be made here.
+            NotFoundError: if there is no such program.
+            RefusedError: if it is too large.
+        """
+        self._can()
+        brought = programs.brought(argv, variables)
+        known = {**own_variables(variables), **brought.variables}
+        own = {name: value for name, value in known.items() if not name.startswith("LC_")}
+        own |= gate.finding(own) if policy.hosts else {}
+        return Fitted(  # of languages its image knows none
+            argv=brought.argv,
+            workdir=WORKSPACE,
+            variables={**BASE, **own, "PATH": ":".join([BIN, *brought.path, PATH])},
+            programs=brought.parts,
+            notices=(
+                f"its folder {workdir!r} is /workspace in its machine, and what it changes there is mirrored here",
+                *((COPIED,) if brought.parts else ()),
+            ),
+        )
+
+    def lodge(self, policy: Policy, fitted: Fitted, /) -> Runtime:
+        """As `create`: what an agent needs is in the image or in its home, or is put on a disk of its machine.
+
+        That disk is made where none of these programs is there yet, which takes up to a minute.
+        """
+        return self._made(policy, fitted.programs)
 
     def pause(self, policy: Policy, runtime: Runtime, /, *, to_disk: bool = False, turn: int = 0) -> Slept:
         """Stop all in it. *to_disk*: its memory is on disk when this returns, and it has no process.
@@ -165,8 +195,8 @@ class MicroVm:
         with Orders(lot.orders) as orders:
             orders.do("stop")
             with lot.memories.draft() as draft:
-                _write(orders, draft.folder / MEMORY)
-                _clean(policy, draft.folder / MEMORY)
+                written(orders, draft.folder / MEMORY)
+                cleaned(policy, draft.folder / MEMORY)
                 snapshot = draft.confirm(self.made_by, turn)
         lot.end(runtime)
         return Slept(held=False, snapshot=snapshot.id)
@@ -182,6 +212,7 @@ class MicroVm:
         if slept.held:
             self._must_live(policy, runtime)
             lot.memories.moved_on()
+            self._open_gate(policy, runtime.pid)
             with Orders(lot.orders) as orders:
                 orders.do("cont")
             greet(lot)
@@ -192,6 +223,8 @@ class MicroVm:
         if slept.snapshot and slept.snapshot != snapshot.id:
             raise SnapshotRefusedError(f"another one counts: {snapshot.id}, and not {slept.snapshot}")
         try:
+            had_gate = lot.gate.exists()
+            self._open_gate(policy)
             self._begin(
                 lot,
                 lot.memories.path(snapshot, MEMORY),
@@ -199,7 +232,11 @@ class MicroVm:
                 is_another=lot.copied.exists(),
             )
             lot.copied.unlink(missing_ok=True)
-            return self._there(lot)
+            again = self._there(lot)
+            self._open_gate(policy, again.pid)
+            if not had_gate:
+                self._surrounded(policy, again)
+            return again
         except BaseException as error:
             with contextlib.suppress(KasmonError):
                 lot.end()
@@ -220,9 +257,10 @@ class MicroVm:
         with self._or_nothing(other):
             theirs.furnish()
             theirs.lay(lot.base, lot.disk)
+            theirs.carry(lot.programs.resolve() if lot.programs.exists() else None)
             for name, folder in lot.trees.items():
                 if folder != theirs.trees[name]:
-                    theirs.trees[name].rmdir()
+                    raze(theirs.trees[name])
                     copy(folder, theirs.trees[name], self.ground.owner, limit_bytes=limit, limit_entries=COPY_ENTRIES)
             write_private(theirs.copied, b"")
             return Slept(held=False, snapshot=lot.memories.copy_to(theirs.memories, snapshot).id)
@@ -252,101 +290,51 @@ class MicroVm:
 
     def usage(self, policy: Policy, runtime: Runtime, /) -> Usage:
         """What it uses of this machine: QEMU's memory, and the files that are mirrored of it; beside what it may."""
-        return usage(runtime.pid, tuple(self._lot(policy).trees.values()), SIZES[policy.size])
+        own = self._lot(policy).trees
+        return usage(runtime.pid, (own["workspace"], own["home"]), SIZES[policy.size])
 
-    # What a machine is made from.
+    def refresh(self, policy: Policy, runtime: Runtime, /) -> tuple[str, ...]:
+        """Put what changed outside in its folders into the machine; what a person should know of it.
 
-    @functools.cached_property
-    def means(self) -> Means:
-        """
-        Raises:
-            SandboxError: if there is no image.
-        """
-        image = found(self.image_folder)
-        if image is None:
-            raise SandboxError("no machine can be made", "there is no image", BUILD_HINT)
-        return Means(program=self.program, accelerator=self.accelerator, folder=self.image_folder, image=image)
-
-    @functools.cached_property
-    def made_by(self) -> Maker:
-        """What a memory is written and read by; only the same can read it."""
-        whole = hashlib.sha256(f"{self.means.image.id} {code_hash()} {hardware.QUIET}".encode())
-        return Maker(
-            program=f"qemu {emulator.version(self.program)}",
-            machine=hardware.MACHINE,
-            cpu=f"{hardware.CPU} {self.accelerator}",
-            image=whole.hexdigest(),
-        )
-
-    def stock(self, size: str) -> Stock:
-        """What machines of a size are made from."""
-        return Stock(self.image_folder.parent / "machines", SIZES[size])
-
-    def warm(self, policy: Policy, warmed: Callable[[Runtime], None]) -> Snapshot:
-        """Start a machine of *policy*, let *warmed* prepare it, and put it away: new ones of its size are copies of it.
-
-        Takes up to a minute. Nothing of the session of *policy* is left.
+        What was changed on both sides since they were level keeps its name as it is outside, and lies beside that as it
+        is inside.
 
         Raises:
-            SandboxError: if it cannot be started or kept.
+            SandboxError: if it is gone, or does not answer.
         """
-        self._can(policy)
-        lot, stock = self._lot(policy), self.stock(policy.size)
-        try:
-            lot.furnish()
-            stock.make()
-            lot.lay(stock.plain, stock.nothing)
-            self._begin(lot)
-            warmed(self._there(lot))
-            asked(lot.control, KEEP_S, "freeze")
-            with Orders(lot.orders) as orders:
-                orders.do("stop")
-                _write(orders, lot.folder / MEMORY)
-            lot.end()
-            return stock.put_away(lot.disk, lot.folder / MEMORY, self.made_by)
-        except OSError as error:
-            raise SandboxError("no warm machine was put away", str(error)) from error
-        finally:
-            self.forget(policy)
+        self._must_live(policy, runtime)
+        return _told(asked(self._lot(policy).control, FILL_S, "refresh"))
+
+    def ports(self, policy: Policy, runtime: Runtime, /) -> Ports:
+        """The way to the ports of the machine that lives at *runtime*: over its one line.
+
+        Raises:
+            SandboxError: if it is gone.
+        """
+        self._must_live(policy, runtime)
+        return Ports(str(self._lot(policy).ports))
 
     # Its parts.
 
-    def _begin(
-        self,
-        lot: Lot,
-        memory: Path | None = None,
-        loaded: Callable[[], None] = lambda: None,
-        *,
-        is_another: bool = False,
-    ) -> None:
-        begin(lot, self.means, self._line.things() / "opt", memory, loaded, is_another=is_another)
+    def _gate(self, policy: Policy) -> Path:
+        return self._lot(policy).gate
 
-    def _there(self, lot: Lot, notices: tuple[str, ...] = ()) -> Runtime:
-        runtime = lot.runtime(notices)
-        if runtime is None:
-            raise SandboxError("the machine did not begin", "it ended at once")
-        return runtime
+    def _gate_owner(self) -> tuple[int, int]:
+        return self.ground.owner
 
-    def _can(self, policy: Policy) -> None:
-        """
-        Raises:
-            SandboxError: if no machine can be made here.
-            RefusedError: if the policy wants what a machine does not have.
-        """
-        if lack := emulator.lacking(self.program):
-            raise SandboxError("no machine can be made", lack.why, lack.hint)
-        wants = {"a network": policy.hosts, "a project's folder": policy.project, "mounts": policy.mounts}
-        if wanted := [what for what, value in wants.items() if value]:
-            raise RefusedError(f"a microvm cannot have {', '.join(wanted)} in this version.", hint="A jail can.")
+    def _awake(self, policy: Policy) -> Runtime | None:
+        return self._lot(policy).runtime()
 
-    def _lot(self, policy: Policy) -> Lot:
-        return Lot(self.ground, policy)
+    def _led_out(self, policy: Policy) -> None:
+        if policy.hosts:
+            greet(self._lot(policy))
 
     def _must_live(self, policy: Policy, runtime: Runtime) -> None:
         if not self.find(policy, runtime):
             raise SandboxError(f"the machine of {policy.session!r} is gone", "QEMU has ended")
 
     def _clear(self, policy: Policy, but: Sequence[str]) -> None:
+        gate.closed(self._lot(policy).gate)
         try:
             self.ground.clear(policy.session, but)
         except OSError as error:
@@ -365,30 +353,22 @@ class MicroVm:
             raise
 
 
-def _clean(policy: Policy, path: Path) -> None:
-    """Take out of the memory at *path* what is left of the values of credentials: node gives nothing back clean."""
-    if not policy.credentials:
-        return
-    with path.open("r+b") as file, mmap.mmap(file.fileno(), 0) as memory:
-        scrubbed(memory, looked_up(policy.credentials))
-
-
-def _write(orders: Orders, path: Path) -> None:
-    """Have the memory of a machine that is stopped written to *path*.
+def _filled(lot: Lot) -> tuple[str, ...]:
+    """Let a new machine have its files; what a person should know of that.
 
     Raises:
-        OSError: if the disk cannot hold it.
-        SandboxError: if it cannot be written.
+        SandboxError: if they do not all fit in.
     """
-    handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-    try:
-        orders.do("migrate-set-parameters", words={"max-bandwidth": 1 << 40})
-        orders.do("getfd", [handle], fdname="memory")
-        orders.do("migrate", uri="fd:memory")
-        orders.moved(KEEP_S)
-    except SandboxError as error:
-        if os.fstatvfs(handle).f_bavail * os.fstatvfs(handle).f_frsize < LITTLE_BYTES:
-            raise OSError(errno.ENOSPC, error.message) from error
-        raise
-    finally:
-        os.close(handle)
+    said = asked(lot.control, FILL_S, "fill")
+    if said.get("not_taken"):
+        why = "; ".join(map(str, said["not_taken"]))
+        raise SandboxError(f"the files of {lot.policy.session!r} do not all go into a machine", why)
+    return _told(said)
+
+
+def _told(said: Mapping[str, Any]) -> tuple[str, ...]:
+    """What a person should know of files that were put in, by the door's answer."""
+    left = [
+        f"What changed outside was not put in ({each})." for each in (*said.get("left", ()), *said.get("not_taken", ()))
+    ]
+    return (*left, *map(str, said.get("apart", ())))

@@ -23,14 +23,18 @@ LOG_BYTES: Final = 64 * 1024
 
 def started(
     code: Path,
+    inside: Path,
     argv: Sequence[str],
     files: Sequence[int],
     *,
     log: int,
     listen: int,
     control: int,
+    ports: int,
     lock: int,
+    gate: Path,
     trees: Mapping[str, int],
+    read_only: Sequence[str],
     most_bytes: int,
     owner: tuple[int, int],
 ) -> None:
@@ -40,13 +44,17 @@ def started(
 
     Args:
         code: the folder of the line's code, as *owner* may read it.
+        inside: that of what runs in every sandbox, likewise.
         argv: QEMU's words.
         files: what QEMU inherits.
         log: a file for what they say.
         listen: a listening socket, where the agent is to be reached.
         control: another one, for its keeper.
+        ports: another one, for those who want to reach a port inside.
         lock: the session's lock file; the door holds it for life.
+        gate: where its way out listens, if there is one.
         trees: name -> folder, open, of the mirrored folders.
+        read_only: the names of those that nobody inside changes.
         most_bytes: so much is taken of one file.
         owner: user and group of both.
 
@@ -60,9 +68,12 @@ def started(
         "files": list(files),
         "listen": listen,
         "control": control,
+        "ports": ports,
+        "gate": os.fspath(gate),
         "lock": lock,
         "ready": tells,
         "trees": dict(trees),
+        "read_only": list(read_only),
         "most_bytes": most_bytes,
     }
     drop = {"user": owner[0], "group": owner[1], "extra_groups": ()} if os.geteuid() == 0 else {}
@@ -70,13 +81,13 @@ def started(
         os.write(told, msgspec.json.encode(words))
         os.lseek(told, 0, os.SEEK_SET)
         door = subprocess.Popen(  # type: ignore[call-overload]
-            [PYTHON, "-I", "-S", os.fspath(code / "main.py"), "door"],
+            [PYTHON, "-I", "-S", os.fspath(code / "main.py"), "door", os.fspath(inside)],
             env={"LC_ALL": "C.UTF-8"},
             cwd="/",
             stdin=told,
             stdout=log,
             stderr=log,
-            pass_fds=[*files, listen, control, lock, tells, *trees.values()],
+            pass_fds=[*files, listen, control, ports, lock, tells, *trees.values()],
             start_new_session=True,
             umask=0o077,
             **drop,

@@ -78,13 +78,15 @@ class Stock:
             plain.replace(self.plain)
             nothing.replace(self.nothing)
 
-    def origin(self, made_by: Maker) -> Origin:
-        """What a machine of *made_by* begins with: the warm one, if it fits and is whole.
+    def origin(self, made_by: Maker, *, is_copy: bool = True) -> Origin:
+        """What a machine of *made_by* begins with: the warm one, if it *is_copy*, and that one fits and is whole.
 
         Raises:
             SandboxError, OSError: if there is nothing at all.
         """
         self.make()
+        if not is_copy:
+            return Origin(self.plain, None)
         try:
             snapshot = self.memories.fit(made_by)
         except SandboxError as error:
@@ -104,6 +106,22 @@ class Stock:
             tool(IMAGES, "commit", "-q", "-f", "qcow2", str(machine))
             memory.replace(draft.folder / MEMORY)
             return draft.confirm(made_by)
+
+    @contextlib.contextmanager
+    def claimed(self) -> Iterator[bool]:
+        """Whether nobody else puts a machine of this size away just now; nobody does meanwhile then."""
+        private_folder(self.folder.parent)
+        claim = private_folder(private_folder(self.folder) / "claim")
+        handle = os.open(claim, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        is_ours = True
+        try:
+            try:
+                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                is_ours = False
+            yield is_ours
+        finally:
+            os.close(handle)
 
     @contextlib.contextmanager
     def locked(self) -> Iterator[None]:

@@ -1,8 +1,9 @@
 """The process in front of a machine: it starts QEMU and ends with it, and QEMU ends with it.
 
 It listens where the sandbox's agent is to be reached, and carries each connection to the agent inside over the one line
-that there is. Next to that it keeps the outside of the mirrored folders, and does what its keeper asks: greet the
-machine, fill its folders, and bring the line to rest before the machine is put on disk. It runs as the machine's user.
+that there is; likewise those to ports inside, and those from inside to the way out, which is a process of its own. It
+keeps the outside of the mirrored folders too, and does what its keeper asks: greet the machine, fill its folders, and
+bring the line to rest before the machine is put on disk. It runs as the machine's user.
 """
 
 import contextlib
@@ -17,9 +18,9 @@ import sys
 import time
 from collections.abc import Callable
 
-from kasmon.sandbox.microvm.line.mirror import Mirror
-from kasmon.sandbox.microvm.line.records import (
+from kasmon.sandbox.inside.records import (
     ASK,
+    CALL,
     CLOSE,
     DATA,
     OPEN,
@@ -30,14 +31,19 @@ from kasmon.sandbox.microvm.line.records import (
     packed,
     told,
 )
+from kasmon.sandbox.inside.ways import OUTSIDE, Ways, to_gate
+from kasmon.sandbox.microvm.line.mirror import Mirror
+from kasmon.sandbox.microvm.line.trees import Side
 
 READ_BYTES = 1 << 16
 BEHIND_BYTES = 8 * 1024 * 1024
 """So much that the machine has not taken yet, and nobody is listened to."""
 BUFFERS_BYTES = 1024 * 1024
 """So much lies in the buffers of a machine's end of the line, and more."""
+HOLD_BYTES = 1024 * 1024
+"""So much that somebody outside has not read yet, and the agent is not listened to for it until all of that is read."""
 MOST_BYTES = 64 * 1024 * 1024
-"""So much that somebody outside has not read yet, and its connection is ended."""
+"""So much that somebody outside has not read yet, and its connection is ended: no machine of ours goes that far."""
 
 Words = dict[str, object]
 
@@ -76,7 +82,14 @@ class Door:
         self._listening = self._listener(words["listen"])
         self._control = self._listener(words["control"])
         most = int(str(words["most_bytes"]))
-        self._mirrors = {name: Mirror(name, handle, most) for name, handle in words["trees"].items()}  # type: ignore[attr-defined]
+        handles: dict[str, int] = words["trees"]  # type: ignore[assignment]
+        self._trees = {
+            name: Side(name, f"/proc/self/fd/{handle}", ASK, do="mirror") for name, handle in handles.items()
+        }
+        read_only: list[str] = words["read_only"]  # type: ignore[assignment]
+        self._mirrors = {
+            name: Mirror(self._trees[name], handle, most) for name, handle in handles.items() if name not in read_only
+        }
         self._mirror: Mirror | None = None
         self._faults: list[str] = []
         self._records, self._out = Records(), bytearray()
@@ -84,12 +97,22 @@ class Door:
         self._handlers: dict[int, Callable[[int], None]] = {}
         self._channels: dict[int, socket.socket] = {}
         self._waiting: dict[int, bytearray] = {}
+        self._held: set[int] = set()
         self._asked: dict[str, socket.socket | None] = {}
         self._asking: dict[int, bytearray] = {}
+        self._leveling: set[str] = set()
+        self._left: dict[str, list[str]] = {}
         self._next = 1
         self._is_ready = False
         self._until_ready: list[socket.socket] = []
         self._is_frozen = False
+        gate = str(words["gate"])
+        self._ways = Ways(
+            lambda kind, channel, content: self._send(packed(kind, channel, content)),
+            OUTSIDE,
+            lambda where: to_gate(where, gate),
+        )
+        self._ways.ask(self._listener(words["ports"]), self._ways.call)
         self._tell_ready(words, {"qemu": self._qemu})
 
     def _tell_ready(self, words: Words, said: Words) -> None:
@@ -106,6 +129,8 @@ class Door:
         self._watch(self._ours, lambda events: self._line(events))
         self._watch(self._listening, lambda _: self._come())
         self._watch(self._control, lambda _: self._keeper())
+        self._handlers[self._ways.fileno()] = lambda _: self._carry()
+        self._poll.register(self._ways, select.POLLIN)
         while True:
             for file, events in self._poll.poll():
                 if handler := self._handlers.get(file):
@@ -160,6 +185,16 @@ class Door:
             self._keep(lambda mirror: mirror.piece(content))
         elif kind == SAID:
             self._said(json.loads(content))
+        elif kind >= CALL:
+            self._ways.heard(kind, channel, content)
+
+    def _carry(self) -> None:
+        """Go on with the connections in and out, unless the machine is far behind."""
+        if len(self._out) > BEHIND_BYTES:
+            self._flush()
+            time.sleep(0.001)
+            return
+        self._ways.serve()
 
     def _said(self, words: Words) -> None:
         what = words["tell"]
@@ -168,15 +203,41 @@ class Door:
             for stream in self._until_ready:
                 self._answer(stream, {})
         elif what == "answer":
-            asking = self._asked.pop(str(words.get("id")), None)
+            name = str(words.get("id"))
+            if name in self._leveling:
+                self._level(name)
+                return
+            asking = self._asked.pop(name, None)
+            if name in self._left:
+                words = {**words, "left": self._left.pop(name)[:8], "apart": [*words.get("apart", []), *self._apart()]}  # type: ignore[misc]
             if asking is not None:
                 faults, self._faults = self._faults, []
                 self._answer(asking, {**words, "faults": faults[:8]})
         elif what == "whole":
             self._keep(lambda mirror: mirror.whole())
+        elif what in ("known", "level"):
+            self._learn(self._trees[str(words["tree"])], words)
         else:
             self._mirror = self._mirrors[str(words["tree"])]
-            self._keep(lambda mirror: mirror.told(words))
+            self._keep(lambda mirror: mirror.take(words))
+
+    def _learn(self, tree: Side, words: Words) -> None:
+        """Know what the machine has: it had that before we were there."""
+        if tree.is_level:
+            return
+        if words["tell"] == "level":
+            tree.is_level = True
+        else:
+            tree.learn(words["entries"])  # type: ignore[arg-type]
+
+    def _level(self, name: str) -> None:
+        """Send what changed outside, now that all that changed inside is here."""
+        self._leveling.discard(name)
+        self._left[name] = [why for tree in self._trees.values() for why in tree.tell(self._send_whole)]
+        self._send(told(ASK, {"do": "taken", "id": name}))
+
+    def _apart(self) -> list[str]:
+        return [said for mirror in self._mirrors.values() for said in mirror.told()]
 
     def _keep(self, act: Callable[[Mirror], None]) -> None:
         """Let the mirror that is told of *act*; where it cannot, the rest of that file is left out, and it is told."""
@@ -253,6 +314,9 @@ class Door:
         except BlockingIOError:
             if len(waiting) <= MOST_BYTES:
                 self._poll.modify(stream, select.POLLIN | select.POLLOUT)
+                if len(waiting) > HOLD_BYTES and channel not in self._held:
+                    self._held.add(channel)
+                    self._send(told(ASK, {"do": "hold", "channel": channel}))
                 return
             self._end(channel)
             self._send(packed(CLOSE, channel))
@@ -262,8 +326,12 @@ class Door:
             self._send(packed(CLOSE, channel))
             return
         self._poll.modify(stream, select.POLLIN)
+        if channel in self._held:
+            self._held.discard(channel)
+            self._send(told(ASK, {"do": "go", "channel": channel}))
 
     def _end(self, channel: int) -> None:
+        self._held.discard(channel)
         stream = self._channels.pop(channel, None)
         if stream:
             del self._waiting[channel]
@@ -310,18 +378,27 @@ class Door:
             self._poll.unregister(self._listening)
             for channel in list(self._channels):
                 self._end(channel)
+            self._ways.rest()
         if words["do"] == "hello" and self._is_frozen:
             self._is_frozen = False
+            self._ways.go_on()
             self._poll.register(self._listening, select.POLLIN)
-        if words["do"] == "fill":
-            for mirror in self._mirrors.values():
-                mirror.fill(self._send_whole)
-            words = {"do": "filled"}
+        if words["do"] == "refresh" and all(tree.is_told() for tree in self._trees.values()):
+            self._answer(stream, {"left": [], "apart": self._apart()})
+            return
         if words["do"] == "freeze":  # what lies in the line's buffers is written over
             self._send_whole(packed(PIECE, 0, bytes(BUFFERS_BYTES)))
         name = secrets.token_hex(4)
         self._asked[name] = stream
-        self._send(told(ASK, {**words, "id": name}))
+        if words["do"] == "fill":
+            self._send(told(ASK, {"do": "fresh"}))
+            self._level(name)
+        elif words["do"] == "refresh":
+            self._leveling.add(name)
+            is_new = not all(tree.is_level for tree in self._trees.values())
+            self._send(told(ASK, {"do": "tell", "id": name, "manifest": is_new}))
+        else:
+            self._send(told(ASK, {**words, "id": name}))
 
     def _answer(self, stream: socket.socket, words: Words) -> None:
         with contextlib.suppress(OSError):

@@ -1,17 +1,22 @@
-"""The outside of a mirrored folder: what the machine tells of it is put there, and nowhere else.
+"""A mirrored folder on one side of the line: what the other side tells of it is put there, and nowhere else.
 
 Who tells is not trusted: no name leads out of the folder, no link is followed, and nothing is larger than was allowed.
+What was changed on both sides since they were level is lost on neither: what is outside keeps its name, and what is in
+the machine lies beside it.
 """
 
 import contextlib
+import errno
 import os
 import stat
 from collections.abc import Callable
 
-from kasmon.sandbox.microvm.line.records import ASK, PIECE, PIECE_BYTES, packed, told
+from kasmon.sandbox.microvm.line.trees import NEW, Side
 
 FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-NEW = ".kasmon-new"
+BESIDE = ".inside"
+"""What the machine's one is called that lies beside the one outside; numbered where there is one."""
+MOST_BESIDE = 100
 
 
 class RefusedNameError(OSError):
@@ -21,13 +26,23 @@ class RefusedNameError(OSError):
 class Mirror:
     """One such folder, open as *handle*; at most *most_bytes* are taken for it between two looks."""
 
-    def __init__(self, name: str, handle: int, most_bytes: int) -> None:
-        self.name, self._handle, self._most = name, handle, most_bytes
-        self._writing: tuple[int, int, str, int, int] | None = None
+    def __init__(self, tree: Side, handle: int, most_bytes: int, *, owner: int = -1, is_outside: bool = True) -> None:
+        """
+        Args:
+            tree: the same folder, as it is told to the other side.
+            handle: the folder, open.
+            most_bytes: so much is taken of one file.
+            owner: whose what is put there becomes; -1 is ours.
+            is_outside: what lies here keeps its name; otherwise what is told does.
+        """
+        self.tree, self.name, self._handle, self._most = tree, tree.name, handle, most_bytes
+        self._owner, self._is_outside = owner, is_outside
+        self._writing: tuple[int, int, str, int, int, str] | None = None
         self._left = most_bytes
+        self._apart_now: list[str] = []
 
-    def told(self, words: dict[str, object]) -> None:
-        """Do what the machine tells of one file.
+    def take(self, words: dict[str, object]) -> None:
+        """Do what the other side tells of one path.
 
         Raises:
             OSError: if it cannot be done, or must not.
@@ -37,23 +52,34 @@ class Mirror:
         parts = path.split(b"/")
         if not path or any(part in (b"", b".", b"..") or b"\0" in part for part in parts):
             raise RefusedNameError(1, f"{path!r} leads elsewhere")
-        folder, name = self._folder(parts[:-1]), os.fsdecode(parts[-1])
+        folder, name, whole = self._folder(parts[:-1]), os.fsdecode(parts[-1]), os.fsdecode(path)
         try:
-            if what == "gone":
-                self._remove(folder, name)
+            name, whole = self._apart(folder, name, whole, str(what))
+            if what == "gone" and name:
+                self._remove(folder, name, is_told=True)
             elif what == "folder":
                 self._make_room(folder, name, stat.S_ISDIR)
                 with contextlib.suppress(FileExistsError):
                     os.mkdir(name, mode=0o700, dir_fd=folder)
-                os.chmod(name, 0o700 | int(str(words["mode"])), dir_fd=folder, follow_symlinks=True)
+                self._set(folder, name, 0o700 | (int(str(words["mode"])) & 0o777))
             elif what == "link":
                 self._remove(folder, name)
                 os.symlink(str(words["target"]).encode("latin-1"), os.fsencode(name), dir_fd=folder)
+                if self._owner >= 0:
+                    os.chown(name, self._owner, self._owner, dir_fd=folder, follow_symlinks=False)
             elif what == "file":
                 self._make_room(folder, name, stat.S_ISREG)
-                flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
+                flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+                with contextlib.suppress(FileNotFoundError):
+                    os.unlink(NEW, dir_fd=folder)
                 file = os.open(NEW, flags, 0o600, dir_fd=folder)
-                self._writing = (os.dup(folder), file, name, int(str(words["mode"])) & 0o777, int(str(words["at_ns"])))
+                mode, at_ns = int(str(words["mode"])) & 0o777, int(str(words["at_ns"]))
+                self._writing = (os.dup(folder), file, name, mode, at_ns, whole)
+                return
+            if what == "gone":
+                self.tree.lost(os.fsdecode(path))
+            elif whole:
+                self.tree.took(whole)
         finally:
             os.close(folder)
 
@@ -68,57 +94,61 @@ class Mirror:
     def whole(self) -> None:
         """The file that was told last is whole."""
         if self._writing:
-            folder, file, name, mode, at_ns = self._writing
+            folder, file, name, mode, at_ns, whole = self._writing
+            if self._owner >= 0:
+                os.fchown(file, self._owner, self._owner)
             os.fchmod(file, mode)
             os.utime(file, ns=(at_ns, at_ns))
             os.rename(NEW, name, src_dir_fd=folder, dst_dir_fd=folder)
             self._close()
+            if whole:
+                self.tree.took(whole)
         self._left = self._most
 
-    def fill(self, send: Callable[[bytes], None]) -> None:
-        """Send all that the folder holds, to a machine that has nothing of it."""
-        pending: list[tuple[int, str]] = [(os.dup(self._handle), "")]
-        while pending:
-            handle, folder = pending.pop()
-            for name in sorted(os.listdir(handle)):  # noqa: PTH208 - of a handle
-                path = f"{folder}/{name}" if folder else name
-                with contextlib.suppress(OSError):
-                    below = self._send(send, handle, name, path)
-                    if below is not None:
-                        pending.append((below, path))
-            os.close(handle)
+    def told(self) -> list[str]:
+        """What was changed on both sides since this was asked last, each as one sentence."""
+        apart, self._apart_now = self._apart_now, []
+        return apart
 
-    def _send(self, send: Callable[[bytes], None], handle: int, name: str, path: str) -> int | None:
-        """Send one entry; a folder's handle, where it is one."""
-        facts = os.stat(name, dir_fd=handle, follow_symlinks=False)
-        words: dict[str, object] = {
-            "do": "put",
-            "tree": self.name,
-            "path": os.fsencode(path).decode("latin-1"),
-            "mode": stat.S_IMODE(facts.st_mode) & 0o777,
-        }
-        if stat.S_ISDIR(facts.st_mode):
-            below = os.open(name, FOLDER, dir_fd=handle)
-            send(told(ASK, {**words, "kind": "folder"}))
-            return below
-        if stat.S_ISLNK(facts.st_mode):
-            target = os.readlink(os.fsencode(name), dir_fd=handle).decode("latin-1")
-            send(told(ASK, {**words, "kind": "link", "target": target}))
-        elif stat.S_ISREG(facts.st_mode):
-            file = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=handle)
-            try:
-                send(told(ASK, {**words, "kind": "file", "at_ns": facts.st_mtime_ns}))
-                while content := os.read(file, PIECE_BYTES):
-                    send(packed(PIECE, 0, content))
-            finally:
-                os.close(file)
-        return None
+    def _apart(self, folder: int, name: str, path: str, what: str) -> tuple[str, str]:
+        """Where what is told of *path* goes: its name, and its path where it is what the other side has then.
+
+        Where both sides changed it, one of them goes beside the other; an empty name is no removal.
+        """
+        if not self.tree.is_ours(path) or (what == "folder" and _is_folder(folder, name)):
+            return name, path
+        if what == "gone":
+            self._apart_now.append(f"{path!r} was changed on one side and removed on the other: it is there again.")
+            return "", ""
+        beside = _free(folder, name)
+        self._apart_now.append(
+            f"{path!r} was changed inside and outside: outside's has its name, inside's lies beside it as {beside!r}."
+        )
+        if what == "folder" and self._is_outside:
+            beside = _free(folder, name, ".outside")
+            self._apart_now[-1] = f"{path!r} is a folder inside: what was there outside is {beside!r}."
+        if self._is_outside and what != "folder":
+            return beside, ""
+        os.rename(name, beside, src_dir_fd=folder, dst_dir_fd=folder)
+        return name, path
+
+    def _set(self, folder: int, name: str, mode: int) -> None:
+        """Give a folder its mode and its owner."""
+        handle = os.open(name, FOLDER, dir_fd=folder)
+        try:
+            if self._owner >= 0:
+                os.fchown(handle, self._owner, self._owner)
+            os.fchmod(handle, mode)
+        finally:
+            os.close(handle)
 
     def _folder(self, parts: list[bytes]) -> int:
         handle = os.dup(self._handle)
         for part in parts:
-            below = os.open(part, FOLDER, dir_fd=handle)
-            os.close(handle)
+            try:
+                below = os.open(part, FOLDER, dir_fd=handle)
+            finally:
+                os.close(handle)
             handle = below
         return handle
 
@@ -128,19 +158,17 @@ class Mirror:
             if not is_right(os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode):
                 self._remove(folder, name)
 
-    def _remove(self, folder: int, name: str) -> None:
-        try:
-            os.unlink(name, dir_fd=folder)
-        except FileNotFoundError:
-            return
-        except OSError:
-            handle = os.open(name, FOLDER, dir_fd=folder)
+    def _remove(self, folder: int, name: str, *, is_told: bool = False) -> None:
+        """Remove what is there; of a folder nothing that nobody told of: what was added here stays."""
+        with contextlib.suppress(FileNotFoundError):
             try:
-                for each in os.listdir(handle):  # noqa: PTH208 - of a handle
-                    self._remove(handle, each)
-            finally:
-                os.close(handle)
-            os.rmdir(name, dir_fd=folder)
+                os.unlink(name, dir_fd=folder)
+            except IsADirectoryError:
+                try:
+                    os.rmdir(name, dir_fd=folder)
+                except OSError as error:
+                    if not is_told or error.errno != errno.ENOTEMPTY:
+                        raise
 
     def _drop(self) -> None:
         """A file that was not told to its end is not there."""
@@ -154,3 +182,21 @@ class Mirror:
             os.close(self._writing[0])
             os.close(self._writing[1])
             self._writing = None
+
+
+def _is_folder(folder: int, name: str) -> bool:
+    try:
+        return stat.S_ISDIR(os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode)
+    except OSError:
+        return False
+
+
+def _free(folder: int, name: str, end: str = BESIDE) -> str:
+    """A name beside *name* that nobody has."""
+    for number in range(1, MOST_BESIDE):
+        beside = f"{name}{end}{number if number > 1 else ''}"
+        try:
+            os.stat(beside, dir_fd=folder, follow_symlinks=False)
+        except FileNotFoundError:
+            return beside
+    raise OSError(17, f"too many lie beside {name!r}")

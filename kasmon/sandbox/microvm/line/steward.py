@@ -2,11 +2,13 @@
 
 It runs no code of anybody. The agent inside is the one of every sandbox and listens on a socket; whoever connects
 outside gets a connection to it. Before it passes on what came of a run, it tells what changed in the mirrored folders:
-so whoever has an answer has the files. Its end is the machine's.
+so whoever has an answer has the files. Programs that look for their proxy find it here, and ports inside are reached by
+it. Its end is the machine's.
 """
 
 import compileall
 import contextlib
+import ctypes
 import fcntl
 import glob
 import json
@@ -17,9 +19,12 @@ import signal
 import socket
 import struct
 import time
+from collections.abc import Callable
 
-from kasmon.sandbox.microvm.line.records import ASK, CLOSE, DATA, OPEN, PIECE, SAID, Records, packed, told
-from kasmon.sandbox.microvm.line.trees import Tree
+from kasmon.sandbox.inside.records import ASK, CALL, CLOSE, DATA, OPEN, PIECE, SAID, Records, packed, told
+from kasmon.sandbox.inside.ways import INSIDE, OUT, Ways, door, to_port
+from kasmon.sandbox.microvm.line.mirror import Mirror
+from kasmon.sandbox.microvm.line.trees import Side
 
 USER = 1000
 CODE = "/opt/kasmon"
@@ -27,6 +32,15 @@ AGENT = f"{CODE}/agent.py"
 SOCKET = "/opt/agent.sock"
 READ_BYTES = 1 << 16
 AGENT_S = 10.0
+DEAF_S = "0.5"
+"""Seconds: how long code runs before it is interrupted, on a processor that may be emulated; see `interpreter.py`."""
+MS_RDONLY, MS_SAFE, MS_REMOUNT, MS_BIND = 1, 2 | 4, 32, 4096
+"""Of `mount`; safe: no program there has another user's rights, no file there is a device."""
+BLKFLSBUF = 0x1261
+PROGRAMS, THERE = "/dev/vdc", "/opt/programs"
+MANY = 1000
+WITHOUT_END = 1 << 62
+"""The disk is the limit."""
 QUIET = (b'"type":"stream"', b'"type":"began"', b'"type":"answer"', b'"type":"part"')
 """What the agent says that is no outcome of a run."""
 RNDADDENTROPY, RNDRESEEDCRNG = 0x40085203, 0x5207
@@ -52,6 +66,8 @@ class Connection:
         self.stream.setblocking(False)
         self.out = bytearray()
         self.frame = bytearray()
+        self.is_held = False
+        """Whoever it is for does not read: so the agent is not listened to, and leaves out what it can."""
 
 
 class Steward:
@@ -59,15 +75,19 @@ class Steward:
         self.port = os.open(glob.glob("/dev/vport*")[0], os.O_RDWR | os.O_NONBLOCK)  # noqa: PTH207
         self.records = Records()
         self.trees = {
-            "workspace": Tree("workspace", "/workspace", USER),
-            "home": Tree("home", "/home/sandbox", USER),
+            "workspace": Side("workspace", "/mnt/workspace"),
+            "home": Side("home", "/mnt/home"),
         }
-        self.filling: Tree | None = None
+        self.mirrors = {name: mirrored(tree) for name, tree in self.trees.items()}
+        self.mirror: Mirror | None = None
+        self.faults: list[str] = []
         self.poll = select.poll()
         self.connections: dict[int, Connection] = {}
         self.channels: dict[int, int] = {}
         self.agent = 0
         self.frozen = False
+        self.ways = Ways(lambda kind, channel, content: self.send(packed(kind, channel, content)), INSIDE, to_port)
+        self.has_way_out = self.has_programs = False
         self.woken, wake = os.pipe()
         for end in (self.woken, wake):
             os.set_blocking(end, False)
@@ -79,6 +99,7 @@ class Steward:
         self.agent = begin_agent()
         self.poll.register(self.port, select.POLLIN)
         self.poll.register(self.woken, select.POLLIN)
+        self.poll.register(self.ways, select.POLLIN)
         self.send(told(SAID, {"tell": "ready"}))
         while True:
             for file, events in self.poll.poll():
@@ -86,6 +107,8 @@ class Steward:
                     self.hear()
                 elif file == self.woken:
                     self.reap()
+                elif file == self.ways.fileno():
+                    self.ways.serve()
                 elif file in self.channels:
                     self.serve(self.channels[file], events)
 
@@ -127,10 +150,12 @@ class Steward:
                 self.flush(channel)
             elif kind == CLOSE:
                 self.close(channel)
-            elif kind == PIECE and self.filling:
-                self.filling.piece(content)
+            elif kind == PIECE:
+                self.keep(lambda mirror, content=content: mirror.piece(content))  # type: ignore[misc]
             elif kind == ASK:
                 self.asked(json.loads(content))
+            elif kind >= CALL:
+                self.ways.heard(kind, channel, content)
 
     def asked(self, words: dict[str, object]) -> None:
         answer: dict[str, object] = {"tell": "answer", "id": words.get("id")}
@@ -141,27 +166,114 @@ class Steward:
                 for tree in self.trees.values():
                     tree.tell(self.send)
                 self.part()
+                self.ways.rest()
                 self.frozen = True
                 os.sync()
                 with open("/proc/sys/vm/drop_caches", "w") as file:  # noqa: PTH123
                     file.write("1")
-            elif words["do"] == "put":
-                self.filling = self.trees[str(words["tree"])]
-                self.filling.put(words)
+            elif words["do"] in ("hold", "go"):
+                if connection := self.connections.get(int(str(words["channel"]))):
+                    connection.is_held = words["do"] == "hold"
+                    self.listen(connection)
                 return
-            elif words["do"] == "filled":
+            elif words["do"] == "mirror":
+                self.take(words)
+                return
+            elif words["do"] == "taken":
+                answer |= {
+                    "not_taken": self.faults,
+                    "apart": [said for each in self.mirrors.values() for said in each.told()],
+                }
+                self.faults = []
+            elif words["do"] == "fresh":
                 for tree in self.trees.values():
-                    tree.settle()
-                self.filling = None
+                    tree.forget()
+                return
+            elif words["do"] == "tell":
+                for tree in self.trees.values():
+                    tree.tell(self.send)
+                    if words.get("manifest"):
+                        self.tell_known(tree)
         except (OSError, KeyError, ValueError) as error:
             answer["why"] = repr(error)
         self.send(told(SAID, answer))
 
+    def see(self, name: str, at: str, *, writable: bool) -> None:
+        """Have a folder of the outside at the path *at*; where it is not *writable*, nobody inside changes it."""
+        root = f"/mnt/{name}"
+        for folder in (root, at):
+            os.makedirs(folder, mode=0o700, exist_ok=True)  # noqa: PTH103
+        os.chown(root, USER, USER)
+        _mount(root, at, MS_BIND)
+        _mount("none", at, MS_BIND | MS_REMOUNT | MS_SAFE | (0 if writable else MS_RDONLY))
+        tree = self.trees[name] = Side(name, root)
+        tree.tells = writable
+        self.mirrors[name] = mirrored(tree)
+
+    def bring(self) -> None:
+        """Have the programs of the outside, each where it is to be; nobody changes them."""
+        with open(PROGRAMS, "rb") as disk:  # noqa: PTH123
+            fcntl.ioctl(disk, BLKFLSBUF)  # what it was before
+        os.mkdir(THERE, mode=0o700)  # noqa: PTH102
+        _mount(PROGRAMS, THERE, MS_RDONLY | MS_SAFE, "ext4")
+        with open(f"{THERE}/places.json", "rb") as file:  # noqa: PTH123
+            places: dict[str, str] = json.loads(file.read())
+        for name, at in places.items():
+            source = f"{THERE}/{name}"
+            if at == source:
+                continue
+            above = os.path.dirname(at)  # noqa: PTH120
+            if os.path.isdir(source):  # noqa: PTH112
+                os.makedirs(at, mode=0o700, exist_ok=True)  # noqa: PTH103
+            elif not os.path.isdir(above):  # noqa: PTH112
+                os.makedirs(above, mode=0o700)  # noqa: PTH103
+                os.chmod(above, 0o755)  # noqa: PTH101
+            if not os.path.isdir(source):  # noqa: PTH112
+                with open(at, "ab"):  # noqa: PTH123
+                    pass
+            _mount(source, at, MS_BIND)
+            _mount("none", at, MS_BIND | MS_REMOUNT | MS_SAFE | MS_RDONLY)
+        self.has_programs = True
+
+    def take(self, words: dict[str, object]) -> None:
+        """Put what changed outside into its folder; what could not be is told when all was."""
+        if words["tell"] == "whole":
+            self.keep(lambda mirror: mirror.whole())
+            return
+        self.mirror = self.mirrors[str(words["tree"])]
+        self.keep(lambda mirror: mirror.take(words))
+
+    def keep(self, act: Callable[[Mirror], None]) -> None:
+        """Let the mirror that is told of *act*; where it cannot, the rest of that file is left out."""
+        if self.mirror:
+            try:
+                act(self.mirror)
+            except OSError as error:
+                self.faults.append(f"{self.mirror.name}: {error.strerror or error}")
+                self.mirror = None
+
+    def tell_known(self, tree: Side) -> None:
+        """Tell what the outside has of *tree*: whoever is outside now was not there."""
+        entries = list(tree.manifest())
+        for at in range(0, len(entries), MANY):
+            self.send(told(SAID, {"tell": "known", "tree": tree.name, "entries": entries[at : at + MANY]}))
+        self.send(told(SAID, {"tell": "level", "tree": tree.name}))
+
     def hello(self, words: dict[str, object]) -> dict[str, object]:
         """Somebody is there, for the first time or after a sleep; what time it is there, and some chance."""
         if words.get("is_another") or self.frozen:
-            self.part()
+            for channel in list(self.connections):  # who came before us comes again
+                self.gone(channel)
         self.frozen = False
+        folders: dict[str, dict[str, object]] = words.get("folders") or {}  # type: ignore[assignment]
+        for name in folders.keys() - self.trees.keys():
+            self.see(name, str(folders[name]["at"]), writable=bool(folders[name]["writable"]))
+        if words.get("programs") and not self.has_programs:
+            self.bring()
+        self.ways.go_on()
+        if words.get("way_out") and not self.has_way_out:
+            self.ways.listen(door(), OUT)
+            self.has_way_out = True
         now = float(str(words["now"]))
         lag_s = now - time.time()
         time.clock_settime(time.CLOCK_REALTIME, now)
@@ -209,12 +321,16 @@ class Steward:
             while connection.out:
                 del connection.out[: connection.stream.send(memoryview(connection.out)[:READ_BYTES].tobytes())]
         except BlockingIOError:
-            self.poll.modify(connection.stream, select.POLLIN | select.POLLOUT)
+            self.listen(connection)
             return
         except OSError:
             self.gone(channel)
             return
-        self.poll.modify(connection.stream, select.POLLIN)
+        self.listen(connection)
+
+    def listen(self, connection: Connection) -> None:
+        events = (0 if connection.is_held else select.POLLIN) | (select.POLLOUT if connection.out else 0)
+        self.poll.modify(connection.stream, events)
 
     def serve(self, channel: int, events: int) -> None:
         connection = self.connections[channel]
@@ -251,6 +367,19 @@ class Steward:
         return ended
 
 
+def _mount(source: str, target: str, flags: int, kind: str = "") -> None:
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.mount(source.encode(), target.encode(), kind.encode() or None, flags, None):
+        fault = ctypes.get_errno()
+        raise OSError(fault, os.strerror(fault), target)
+
+
+def mirrored(tree: Side) -> Mirror:
+    """The folder of *tree*, where what changed outside is put."""
+    handle = os.open(tree.root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    return Mirror(tree, handle, WITHOUT_END, owner=USER, is_outside=False)
+
+
 def begin_agent() -> int:
     """Start the agent inside, as the sandbox's user; returns once it is ready."""
     listening = socket.socket(socket.AF_UNIX)
@@ -271,8 +400,8 @@ def begin_agent() -> int:
             os.umask(0o022)
             os.chdir("/workspace")
             files = {"KASMON_LISTEN_FD": str(listening.fileno()), "KASMON_READY_FD": str(ready)}
-            program = "/usr/bin/python3"
-            os.execve(program, [program, "-s", "-P", "-S", AGENT], VARIABLES | CAREFUL | files)
+            program, own = "/usr/bin/python3", files | {"KASMON_DEAF_S": DEAF_S}
+            os.execve(program, [program, "-s", "-P", "-S", AGENT], VARIABLES | CAREFUL | own)
         finally:
             os._exit(1)
     os.close(ready)
