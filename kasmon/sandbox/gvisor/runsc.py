@@ -1,34 +1,44 @@
 """The program `runsc`: each call is a process that ends, and what it started goes on."""
 
-import contextlib
 import functools
 import hashlib
 import os
+import re
 import shutil
+import signal
 import subprocess
-import threading
-from collections.abc import Sequence
+import time
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final
 
 import msgspec
+import psutil
 
 from kasmon.errors import SandboxError
 from kasmon.model.snapshot import Maker
+from kasmon.sandbox.base import Reason
+from kasmon.sandbox.gvisor.failing import NeverRanError, never_ran
 from kasmon.sandbox.jail.arguments import INSIDE, USER
-from kasmon.sandbox.jail.probing import Reason, install_line
+from kasmon.sandbox.jail.probing import install_line
+from kasmon.sandbox.jail.process import gone, send, started_at
 
 PLATFORM: Final = "ptrace"
 """Works wherever processes may be traced; `kvm` hung where it was there and could not be used."""
 LIMIT_S: Final = 30.0
-JOINED: Final = ("/usr/bin/python3", "-I", "-S", f"{INSIDE}/joined.py")
+END_S: Final = 5.0
+PLAYS: Final = ("runsc-sandbox", "runsc-gofer")
+"""What it calls the processes that play a sandbox."""
+PLAIN: Final = 20240729
+"""Since then at the latest it writes a memory as it is, if it is told to, which takes a third of the time."""
+PYTHON: Final = ("/usr/bin/python3", "-I", "-S")
 
 
 class Runsc:
     """The sandboxes of one *root* folder."""
 
     def __init__(self, root: Path, program: str = "runsc") -> None:
-        self.root, self._program = root, program
+        self.root, self.program = root, program
 
     def lacking(self) -> Reason | None:
         """What it takes that is not here."""
@@ -36,7 +46,7 @@ class Runsc:
             return Reason(
                 "it restores a memory only as root, and kasmon is not", "Run kasmon as root, or take another."
             )
-        if shutil.which(self._program) is None:
+        if shutil.which(self.program) is None:
             return Reason("runsc (gVisor) is not installed", f"Install it: {install_line('runsc')}.")
         return None
 
@@ -48,21 +58,22 @@ class Runsc:
         """
         return Maker(program=f"runsc {self._version()}", machine=PLATFORM, cpu=_processor(), image=_programs())
 
-    def is_old(self) -> bool:
-        """Whether it is the one of Debian 12, of December 2022.
+    def released(self) -> int:
+        """The day of its release, as a number: 20240729; 0 where its version does not name one.
 
         Raises:
             SandboxError: if it does not say what it is.
         """
-        return self._version().startswith("0.0~2022")
+        found = re.search(r"\d{8}", self._version())
+        return int(found[0]) if found else 0
 
     def _version(self) -> str:
-        program = Path(shutil.which(self._program) or self._program)
+        program = Path(shutil.which(self.program) or self.program)
         return _version_of(str(program), program.stat().st_mtime_ns if program.exists() else 0)
 
     def command(self, *words: str) -> list[str]:
         usual = [f"--root={self.root}", "--network=none", "--ignore-cgroups", f"--platform={PLATFORM}"]
-        return [shutil.which(self._program) or self._program, *usual, *words]
+        return [shutil.which(self.program) or self.program, *usual, *words]
 
     def call(self, *words: str, limit_s: float = LIMIT_S) -> str:
         """What it says on stdout.
@@ -91,7 +102,8 @@ class Runsc:
         """Run or restore *identity*, detached; its outermost process. What it says goes to a file in *folder*.
 
         Raises:
-            SandboxError: if that fails, or takes too long.
+            NeverRanError: if that fails, and nothing ran meanwhile.
+            SandboxError: if it fails otherwise, or takes too long.
         """
         log, told = folder / "runsc.log", folder / "runsc.pid"
         command = self.command(*verb, "-bundle", str(bundle), "-pid-file", str(told), "-detach", identity)
@@ -109,10 +121,23 @@ class Runsc:
                     umask=0o022,  # with it the places inside are made that nobody named before
                     env={"PATH": "/usr/bin:/bin:/usr/sbin:/sbin"},
                 )
-        except (OSError, subprocess.SubprocessError) as error:
-            said = log.read_text("utf-8", "replace") if log.exists() else ""
-            raise SandboxError(f"runsc does not {verb[0]} it", _last_line(said) or str(error)) from error
+        except OSError as error:
+            raise NeverRanError(f"runsc does not {verb[0]} it", str(error)) from error
+        except subprocess.SubprocessError as error:
+            said = _last_line(log.read_text("utf-8", "replace"))
+            ended = error.returncode if isinstance(error, subprocess.CalledProcessError) else -1
+            kind = NeverRanError if never_ran(ended, said) else SandboxError
+            raise kind(f"runsc does not {verb[0]} it", said) from error
         return int(told.read_text("ascii"))
+
+    def checkpoint(self, identity: str, folder: Path) -> list[str]:
+        """The command that writes the memory of *identity* into *folder*, and ends it.
+
+        Raises:
+            SandboxError: if the program does not say what it is.
+        """
+        plain = ["-compression=none"] if self.released() >= PLAIN else []
+        return self.command("checkpoint", *plain, "-image-path", str(folder), identity)
 
     def state(self, identity: str) -> tuple[int, str]:
         """The outermost process of *identity* and its state (`running`, `paused`, `stopped`); 0 where there is none."""
@@ -124,7 +149,11 @@ class Runsc:
 
     def join(self, identity: str, agent: str) -> list[str]:
         """The command that joins its stdin and stdout to the agent that listens at *agent* inside."""
-        return self.command("exec", "-user", f"{USER}:{USER}", identity, *JOINED, agent)
+        return self.command("exec", "-user", f"{USER}:{USER}", identity, *PYTHON, f"{INSIDE}/joined.py", agent)
+
+    def carry(self, identity: str) -> list[str]:
+        """The command whose stdin and stdout is the line over which connections of it are carried."""
+        return self.command("exec", "-user", f"{USER}:{USER}", identity, *PYTHON, f"{INSIDE}/agent.py", "ways")
 
     def names(self, prefix: str) -> tuple[str, ...]:
         """All that begin with *prefix*, alive or not."""
@@ -132,25 +161,59 @@ class Runsc:
             return ()
         return tuple(name for name in self.call("list", "-quiet").split() if name.startswith(prefix))
 
-    def delete(self, identity: str) -> None:
-        """Leave no process of *identity*; idempotent.
+    def delete(self, identity: str, bundle: Path) -> None:
+        """Leave no process of *identity*, which was made of *bundle*, and nothing that is known of it; idempotent.
+
+        Its own `delete` takes a second or two where the system is slow to clear away a process that has ended.
 
         Raises:
             SandboxError: if it is still there.
         """
+        playing = tuple(self._playing(bundle))
+        for pid, began in playing:
+            send(pid, signal.SIGKILL, began)
+        until = time.monotonic() + END_S
+        all_gone = all(gone(pid, began, until - time.monotonic()) for pid, began in playing)
+        if all_gone and not self.plays(self.state(identity)[0]):
+            self.strike(identity)
+            return
         try:
             self.call("delete", "-force", identity)
         except SandboxError:
             if self.state(identity)[0]:
                 raise
 
-    def delete_behind(self, identity: str) -> None:
-        """As `delete`, while we go on: what wrote its memory has ended already, and the system takes its time."""
-        with contextlib.suppress(OSError):
-            command = self.command("delete", "-force", identity)
-            nothing = subprocess.DEVNULL
-            child = subprocess.Popen(command, stdin=nothing, stdout=nothing, stderr=nothing, start_new_session=True)
-            threading.Thread(target=child.wait, daemon=True).start()
+    def cleared(self, prefix: str, bundle: Path) -> bool:
+        """Delete all whose names begin with *prefix*, made of *bundle*; whether no process of that is left.
+
+        Raises:
+            SandboxError: if one is still there.
+        """
+        for identity in self.names(prefix):
+            self.delete(identity, bundle)
+        return not any(self._playing(bundle))
+
+    def strike(self, identity: str) -> None:
+        """Remove what is known of *identity*, of which no process is left."""
+        for path in self.root.iterdir() if self.root.is_dir() else ():
+            if identity in path.name:
+                path.unlink(missing_ok=True)
+
+    def plays(self, pid: int) -> bool:
+        """Whether process *pid* lives and plays a sandbox of this root: what runsc notes may be another process now."""
+        try:
+            words = psutil.Process(pid).cmdline() if pid > 0 else []
+        except psutil.Error:
+            return False
+        return bool(words) and words[0] in PLAYS and f"--root={self.root}" in words and started_at(pid) is not None
+
+    def _playing(self, bundle: Path) -> Iterator[tuple[int, float]]:
+        """The processes of this program that play what was made of *bundle*, and when each began."""
+        named = {str(bundle), f"--bundle={bundle}"}
+        for process in psutil.process_iter(["cmdline"]):
+            words = process.info["cmdline"] or [""]
+            if words[0] in PLAYS and named & set(words) and (began := started_at(process.pid)) is not None:
+                yield process.pid, began
 
 
 @functools.cache

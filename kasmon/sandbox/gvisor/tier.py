@@ -7,62 +7,56 @@ only as root. Whoever reaches the agent inside does so through a relay (`far/rel
 import contextlib
 import os
 import secrets
-import shutil
 import signal
 import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Final
-
-import msgspec
-import psutil
+from typing import Final, Literal
 
 from kasmon.boot import boot
-from kasmon.errors import KasmonError, RefusedError, SandboxError, UnableError
+from kasmon.errors import KasmonError, SandboxError
 from kasmon.model.permission import SessionId
-from kasmon.model.sandbox import MIB, Policy, Runtime, Tier
-from kasmon.model.snapshot import Snapshot
-from kasmon.paths import Places, places, private_folder, write_private
-from kasmon.sandbox.base import Probe, Slept
+from kasmon.model.sandbox import SIZES, Policy, Runtime, Tier
+from kasmon.model.snapshot import Judged, Maker, Snapshot
+from kasmon.paths import Places, places, private_folder
+from kasmon.sandbox.base import Probe, Reason, Slept
 from kasmon.sandbox.channel import Channel
 from kasmon.sandbox.credential import looked_up
 from kasmon.sandbox.far import relay
-from kasmon.sandbox.gvisor import bundle, image
+from kasmon.sandbox.far.carrier import led_out
+from kasmon.sandbox.far.quarters import BIN, Fitted, wrapped
+from kasmon.sandbox.gvisor import bundle, image, weight, writing
+from kasmon.sandbox.gvisor.failing import NeverRanError
+from kasmon.sandbox.gvisor.image import IMAGE
+from kasmon.sandbox.gvisor.lacks import KNOWN, LACKS, lacks_of, told_of
+from kasmon.sandbox.gvisor.record import Record, note, noted
 from kasmon.sandbox.gvisor.runsc import Runsc
-from kasmon.sandbox.jail.arguments import USER, WORKSPACE
-from kasmon.sandbox.jail.ground import Ground
-from kasmon.sandbox.jail.process import gone, lives, send, started_at, tree
-from kasmon.sandbox.jail.scenery import scene
+from kasmon.sandbox.jail.arguments import PATH, USER, WORKSPACE, Scene
+from kasmon.sandbox.jail.ground import COPY_ENTRIES, Ground, jail_group, jail_user
+from kasmon.sandbox.jail.process import gone, lives, send, started_at
+from kasmon.sandbox.jail.program import needed
+from kasmon.sandbox.jail.scenery import BASE, own_variables, scene
+from kasmon.sandbox.jail.tree import copy, raze
 from kasmon.sandbox.memory import Memories
+from kasmon.sandbox.network import gate
+from kasmon.sandbox.network.forwarding import Ports
+from kasmon.sandbox.network.outlet import Outlets
 
 WAY: Final = "kasmon.sandbox.gvisor.way"
-LACKS: Final = (
-    "the gVisor of Debian 12 knows too little of `statx`: `ls` and `stat` fail in it; shells and Python do not"
-)
 END_S: Final = 5.0
 READY_S: Final = 20.0
+NOT_FILES: Final = ("memory", "bundle")
+"""Folders of a ground in which nothing lies that is seen inside."""
 LIVES: Final = ("running", "paused")
-IMAGE: Final = "checkpoint.img"
-KNOWN: Final = (
-    "its kernel is its own, and runs as root here; nothing limits the memory of all its processes together, and nobody"
-    " in it reaches the network"
-)
 
 
-class Record(msgspec.Struct, frozen=True, kw_only=True):
-    """What this machine knows of one session's sandbox."""
-
-    runtime: Runtime
-    """Where it lives; its `remote` is the name by which runsc knows it, another one at each start."""
-    relay: Runtime
-
-
-class Gvisor:
+class Gvisor(Outlets):
     """The gVisor sandboxes of one kasmon. Making this touches nothing."""
 
     tier: Tier = "gvisor"
     keeps_memory = True
+    has_own_kernel: Literal[True] = True
 
     def __init__(self, of: Places | None = None, *, program: str = "") -> None:
         """
@@ -77,11 +71,20 @@ class Gvisor:
         self.ground.owner = (USER, USER)  # this kernel knows no other numbers inside than outside
         self._runsc = Runsc(self.ground.base / ".runsc", program)
 
+    def missing(self) -> Reason | None:
+        """Why none can be made here, as far as that is seen without trying; None where nothing speaks against it."""
+        return self._runsc.lacking()
+
+    @property
+    def lacks(self) -> Mapping[str, str]:
+        """What it cannot, that the other tiers can: by a name, in words for who makes one."""
+        return lacks_of(self._runsc.released())
+
     def probe(self) -> Probe:
         """Make one, write its memory, go on from that, and end it."""
         if found := self._runsc.lacking():
             return Probe(tier="gvisor", ok=False, why=found.why, hint=found.hint)
-        policy = Policy(session=SessionId(f"probe-{os.getpid()}"), tier="gvisor")
+        policy = Policy(session=SessionId(f"gvprobe-{os.getpid()}"), tier="gvisor")  # a jail is tried beside it
         began = time.monotonic()
         try:
             runtime = self.create(policy)
@@ -91,7 +94,16 @@ class Gvisor:
         finally:
             with contextlib.suppress(KasmonError):
                 self.forget(policy)
-        return Probe(tier="gvisor", ok=True, why=KNOWN, measured_ms=(time.monotonic() - began) * 1000)
+        why = "; ".join((KNOWN, *told_of(self._runsc.released()))).rstrip(".")
+        return Probe(tier="gvisor", ok=True, why=why, measured_ms=(time.monotonic() - began) * 1000)
+
+    def program_told(self) -> str:
+        """Which program makes them, in words.
+
+        Raises:
+            SandboxError: if it does not say what it is.
+        """
+        return self._runsc.maker().program
 
     def workspace(self, policy: Policy, /) -> str:
         """The folder of this machine that is `/workspace` inside."""
@@ -102,20 +114,29 @@ class Gvisor:
 
         Raises:
             SandboxError: if there is one already, or none can be made. Whatever was begun is gone then.
-            RefusedError: if its policy wants a network, or a folder that it cannot have.
+            RefusedError: if its policy wants a folder that it cannot have.
         """
+        return self._made(policy, WORKSPACE, ())
+
+    def lodge(self, policy: Policy, fitted: Fitted, /) -> Runtime:
+        """As `create`, for an agent that works where *fitted* says and sees the programs that it needs.
+
+        Raises:
+            SandboxError, RefusedError: as `create`.
+        """
+        return self._made(policy, fitted.workdir, fitted.programs)
+
+    def _made(self, policy: Policy, workdir: str, programs: Sequence[str]) -> Runtime:
         self._can()
-        if policy.hosts:
-            raise RefusedError("nobody in a gVisor sandbox reaches the network.", hint="Take `jail`, or allow nobody.")
         if self._living(policy)[1]:
             raise SandboxError(f"no sandbox was made for {policy.session!r}", "it has one that lives")
         with self._or_nothing(policy):
-            looks, notices = scene(self.ground, policy, WORKSPACE, doors={}, variables={})
+            looks, notices = self._scene(policy, workdir, programs)
             bundle.write(self._bundle(policy), looks)
             private_folder(self._runsc.root)
             memories = self._memories(policy)
             memories.moved_on()
-            return self._begun(policy, ["run"], (*notices, LACKS) if self._runsc.is_old() else notices)
+            return self._begun(policy, ["run"], (*notices, *LACKS.values(), *told_of(self._runsc.released())))
 
     def find(self, policy: Policy, runtime: Runtime, /) -> bool:
         """Whether it is still that one and lives, asleep or not, and can be reached."""
@@ -129,6 +150,7 @@ class Gvisor:
 
     def adopt(self, policy: Policy, /) -> Runtime | None:
         """The one of *policy* that lives, also where nobody noted it, reached anew."""
+        self._settled(policy)
         identity, pid, _ = self._living(policy)
         if not pid:
             return None
@@ -137,18 +159,42 @@ class Gvisor:
         return self._reached(policy, identity, pid, record.runtime.notices if record else ())
 
     def kept(self, policy: Policy, /) -> Snapshot | None:
-        """The memory on disk that it can go on from."""
+        """The memory on disk that it can go on from, also where whoever had it written could not note that."""
+        self._settled(policy)
         try:
             return self._memories(policy).fit(self._runsc.maker())
         except SandboxError:
             return None
 
+    def judged(self, policy: Policy, /, *, whole: bool = False) -> Judged | None:
+        """Its last memory on disk, whether it can go on from that or not."""
+        return self._memories(policy).judged(self._maker, whole=whole)
+
     def wrap(self, policy: Policy, argv: Sequence[str], workdir: str, variables: Mapping[str, str], /) -> list[str]:
-        """
+        """The command that runs *argv* in a sandbox of its own; its folder lies inside where it lies outside.
+
         Raises:
-            UnableError: always.
+            SandboxError, RefusedError, NotFoundError: as `fitted`.
         """
-        raise UnableError("no agent runs in a gVisor sandbox: interpreters do.", hint="Take the sandbox `jail`.")
+        return wrapped(self, policy, argv, workdir, variables)
+
+    def fitted(self, policy: Policy, argv: tuple[str, ...], workdir: str, variables: Mapping[str, str], /) -> Fitted:
+        """How *argv* is run there: with this machine's own programs.
+
+        Raises:
+            SandboxError: if no sandbox can be made here.
+            NotFoundError: if there is no such program.
+        """
+        self._can()
+        need = needed(argv[0], variables.get("PATH"))
+        own = {**BASE, **own_variables(variables), "PATH": ":".join([BIN, *need.path, PATH])}
+        own |= gate.finding(own) if policy.hosts else {}
+        return Fitted(
+            argv=(need.program, *argv[1:]),
+            workdir=workdir,
+            variables=own,
+            programs=tuple(map(str, need.folders)),
+        )
 
     def pause(self, policy: Policy, runtime: Runtime, /, *, to_disk: bool = False, turn: int = 0) -> Slept:
         """Stop all in it; *to_disk* writes its memory, and ends it.
@@ -166,19 +212,21 @@ class Gvisor:
         record = self._record(policy)
         assert record is not None
         with memories.draft() as draft:
-            self._must_fit(policy, runtime, draft.folder)
+            weight.must_fit(policy.session, runtime.pid, draft.folder)
             try:
                 relay.ended(record.relay)  # whom it joins stands inside, and cannot be in a memory
-                self._runsc.call("checkpoint", "-image-path", str(draft.folder), runtime.remote)
-                if policy.credentials:
-                    image.clean(draft.folder / IMAGE, looked_up(policy.credentials))
+                command = self._runsc.checkpoint(runtime.remote, draft.folder)
+                writing.write(draft, command, writing.Written(made_by=maker, turn=turn))
+                _clean(policy, draft.folder)
                 snapshot = draft.confirm(maker, turn)
+                writing.forget(draft)
             except BaseException:
+                writing.forget(draft)  # first: whoever goes on from it below is not to be gone on from once more
                 self._not_written(policy, draft.folder)
                 raise
         if not gone(runtime.pid, runtime.started, END_S):  # runsc ends it behind what it answers
             send(runtime.pid, signal.SIGKILL, runtime.started)
-        self._runsc.delete_behind(runtime.remote)
+        self._runsc.strike(runtime.remote)
         return Slept(held=False, snapshot=snapshot.id)
 
     def resume(self, policy: Policy, runtime: Runtime, slept: Slept, /) -> Runtime:
@@ -186,6 +234,7 @@ class Gvisor:
 
         Raises:
             SnapshotRefusedError: if that memory may not be gone on from; nothing runs then.
+            NeverRanError: if it could not be begun, and nothing ran: that memory may be gone on from as before.
             SandboxError: if it is gone.
         """
         memories = self._memories(policy)
@@ -194,6 +243,7 @@ class Gvisor:
             if state not in LIVES or pid != runtime.pid:
                 raise SandboxError(f"the sandbox of {policy.session!r} is gone", "its first process has ended")
             memories.moved_on()
+            self._open_gate(policy, pid)
             if state == "paused":
                 self._runsc.call("resume", runtime.remote)
             record = self._record(policy)
@@ -205,8 +255,17 @@ class Gvisor:
             raise SandboxError(f"the sandbox of {policy.session!r} is not resumed", "it lives already")
         snapshot = memories.fit(self._runsc.maker())
         memories.used(snapshot)
-        folder = memories.path(snapshot, "")
-        return self._begun(policy, ["restore", "-image-path", str(folder)], runtime.notices)
+        folder, had_gate = memories.path(snapshot, ""), self._gate(policy).exists()
+        try:
+            again = self._begun(policy, ["restore", "-image-path", str(folder)], runtime.notices)
+        except NeverRanError:
+            with contextlib.suppress(KasmonError, OSError):
+                if self._runsc.cleared(_named(policy), self._bundle(policy)):
+                    memories.given_back(snapshot)
+            raise
+        if not had_gate:
+            self._surrounded(policy, again)
+        return again
 
     def destroy(self, policy: Policy, runtime: Runtime | None, /) -> None:
         """Leave no process, socket or memory of it, and of its ground only its home and its workspace. Idempotent.
@@ -217,10 +276,11 @@ class Gvisor:
         if (record := self._record(policy)) is not None:
             relay.ended(record.relay)
         if self._runsc.lacking() is None:
-            for identity in self._runsc.names(_named(policy)):
-                self._runsc.delete(identity)
+            self._runsc.cleared(_named(policy), self._bundle(policy))
         try:
-            self._socket(policy).unlink(missing_ok=True)
+            for kind in ("box", "ports"):
+                self.ground.socket(policy.session, kind).unlink(missing_ok=True)
+            gate.closed(self._gate(policy))
             self.ground.clear(policy.session)
         except OSError as error:
             raise SandboxError(f"something of the sandbox of {policy.session!r} is left", str(error)) from error
@@ -243,18 +303,79 @@ class Gvisor:
         return str(kept) if kept else ""
 
     def fork(self, policy: Policy, slept: Slept, other: Policy, /) -> Slept:
-        """Lay down for *other* the memory that *policy*'s sandbox sleeps in on disk; both have the files they have.
+        """Lay down for *other* the files of *policy*'s sandbox, and the memory that it sleeps in on disk.
 
         Raises:
             SnapshotRefusedError: if that memory may not be gone on from.
-            SandboxError: if it could not be copied.
+            SandboxError: if it could not be copied; nothing of *other* is there then, but for files.
         """
         memories = self._memories(policy)
-        snapshot = memories.fit(self._runsc.maker())
-        looks, _ = scene(self.ground, other, WORKSPACE, doors={}, variables={})
-        bundle.write(self._bundle(other), looks)
-        copied = memories.copy_to(self._memories(other), snapshot)
-        return Slept(held=False, snapshot=copied.id)
+        snapshot = memories.fit(self._maker())
+        with self._or_nothing(other):
+            theirs = self.ground.make(other.session)
+            for name, folder in self._folders(policy).items():
+                raze(theirs / name)
+                limit = SIZES[policy.size].disk_bytes
+                copy(
+                    folder,
+                    theirs / name,
+                    self.ground.owner,
+                    limit_bytes=limit,
+                    limit_entries=COPY_ENTRIES,
+                    is_exact=True,
+                )
+            looks, _ = self._scene(other)
+            bundle.write(self._bundle(other), looks)
+            return Slept(held=False, snapshot=memories.copy_to(self._memories(other), snapshot).id)
+
+    def _folders(self, policy: Policy) -> dict[str, Path]:
+        """The folders of this machine that it has as its own, by their names in its ground."""
+        ground = self.ground.of(policy.session)
+        copies = {path.name: path for path in ground.iterdir() if path.is_dir() and path.name not in NOT_FILES}
+        return copies | {"workspace": self.ground.workspace(policy)}
+
+    def _maker(self) -> Maker:
+        """
+        Raises:
+            SandboxError: if nothing here can read a memory.
+        """
+        self._can()
+        return self._runsc.maker()
+
+    def ports(self, policy: Policy, runtime: Runtime, /) -> Ports:
+        """The way to the ports of the one that lives at *runtime*: by a process that stands inside for that.
+
+        Raises:
+            SandboxError: if it is gone.
+        """
+        if not self.find(policy, runtime):
+            raise SandboxError(f"the sandbox of {policy.session!r} is gone", "its first process has ended")
+        return Ports(str(self.ground.socket(policy.session, "ports")))
+
+    def _scene(
+        self, policy: Policy, workdir: str = WORKSPACE, programs: Sequence[str] = ()
+    ) -> tuple[Scene, tuple[str, ...]]:
+        """What it looks like from inside, and what a person should know of it."""
+        variables = gate.finding({}) if policy.hosts else {}
+        seen = [Path(program) for program in programs]
+        return scene(self.ground, policy, workdir, doors={}, variables=variables, programs=seen)
+
+    def _gate(self, policy: Policy) -> Path:
+        return self.ground.socket(policy.session, "gate")
+
+    def _gate_owner(self) -> tuple[int, int]:
+        return (jail_user(), jail_group())
+
+    def _awake(self, policy: Policy) -> Runtime | None:
+        record = self._record(policy)
+        return record.runtime if record is not None and self.find(policy, record.runtime) else None
+
+    def _led_out(self, policy: Policy) -> None:
+        if policy.hosts:
+            try:
+                led_out(str(self.ground.socket(policy.session, "ports")), READY_S)
+            except OSError as error:
+                raise SandboxError(f"the way out of {policy.session!r} could not be opened", str(error)) from error
 
     def _can(self) -> None:
         if found := self._runsc.lacking():
@@ -280,22 +401,35 @@ class Gvisor:
                     if time.monotonic() > until or not lives(runtime.pid, runtime.started, runtime.boot):
                         raise
                 else:
-                    return runtime
+                    break
+        self._open_gate(policy, pid)
+        self._led_out(policy)
+        return runtime
 
     def _living(self, policy: Policy) -> tuple[str, int, str]:
         """The name, the first process and the state of the one that lives; 0 where none does."""
         for identity in self._runsc.names(_named(policy)) if self._runsc.lacking() is None else ():
             pid, state = self._runsc.state(identity)
-            if pid and state in LIVES:
+            if state in LIVES and self._runsc.plays(pid):  # runsc takes any process of that id for the one it was
                 return identity, pid, state
         return "", 0, ""
 
     def _reached(self, policy: Policy, identity: str, pid: int, notices: Sequence[str]) -> Runtime:
-        return self._noted(policy, identity, pid, self._joining(policy, identity), notices)
+        runtime = self._noted(policy, identity, pid, self._joining(policy, identity), notices)
+        self._open_gate(policy, pid)
+        if self._runsc.state(identity)[1] == "running":
+            self._led_out(policy)
+        return runtime
 
     def _joining(self, policy: Policy, identity: str) -> Runtime:
-        given = {"root": str(self._runsc.root), "identity": identity, "agent": bundle.AGENT}
-        return relay.started(WAY, self._socket(policy), given)
+        given = {
+            "root": str(self._runsc.root),
+            "program": self._runsc.program,
+            "identity": identity,
+            "agent": bundle.AGENT,
+            "gate": str(gate.socket_in(self._gate(policy))),
+        }
+        return relay.started(WAY, self._socket(policy), given, ports=self.ground.socket(policy.session, "ports"))
 
     def _noted(self, policy: Policy, identity: str, pid: int, joins: Runtime, notices: Sequence[str]) -> Runtime:
         runtime = Runtime(
@@ -308,20 +442,13 @@ class Gvisor:
             workspace=self.workspace(policy),
             notices=tuple(notices),
         )
-        record = Record(runtime=runtime, relay=joins)
-        write_private(self._path(policy), msgspec.json.encode(record))
+        note(self._path(policy), Record(runtime=runtime, relay=joins))
         return runtime
 
-    def _must_fit(self, policy: Policy, runtime: Runtime, folder: Path) -> None:
-        """
-        Raises:
-            SandboxError: if its memory may not fit there: one whose memory could not be written whole is gone.
-        """
-        wanted = sum(map(_resident, tree(runtime.pid)))
-        free = shutil.disk_usage(folder).free
-        if free < wanted:
-            why = f"it may take {wanted // MIB} MiB, and the disk has {free // MIB} MiB left"
-            raise SandboxError(f"the memory of {policy.session!r} was not kept", why)
+    def _settled(self, policy: Policy) -> None:
+        """Let count what was written of its memory to its end though whoever had it written is gone; else nothing."""
+        with contextlib.suppress(SandboxError, OSError):
+            writing.settle(self._memories(policy), lambda folder: _clean(policy, folder))
 
     def _not_written(self, policy: Policy, folder: Path) -> None:
         """Let it go on after its memory was not kept: it was ended once all of it was written, and not before."""
@@ -359,18 +486,13 @@ class Gvisor:
         return self.ground.of(policy.session) / "gvisor.json"
 
     def _record(self, policy: Policy) -> Record | None:
-        try:
-            return msgspec.json.decode(self._path(policy).read_bytes(), type=Record)
-        except (OSError, msgspec.MsgspecError):
-            return None
+        return noted(self._path(policy))
 
 
-def _resident(pid: int) -> int:
-    """The memory that process *pid* has here, in bytes; what it shares counts."""
-    try:
-        return int(psutil.Process(pid).memory_info().rss)
-    except psutil.Error:
-        return 0
+def _clean(policy: Policy, folder: Path) -> None:
+    """Take the values of credentials out of what was written to *folder*."""
+    if policy.credentials:
+        image.clean(folder, looked_up(policy.credentials))
 
 
 def _named(policy: Policy) -> str:

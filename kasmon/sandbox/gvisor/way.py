@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
+from kasmon.sandbox.far.carrier import Carrier
 from kasmon.sandbox.gvisor.runsc import Runsc
 
 END_S: Final = 3.0
@@ -16,7 +17,9 @@ class Inside:
     """One sandbox."""
 
     def __init__(self, given: Mapping[str, Any]) -> None:
-        self._command = Runsc(Path(given["root"])).join(str(given["identity"]), str(given["agent"]))
+        runsc, identity = Runsc(Path(given["root"]), str(given["program"])), str(given["identity"])
+        self._command, self._carries = runsc.join(identity, str(given["agent"])), runsc.carry(identity)
+        self._gate = str(given["gate"])
 
     def join(self, caller: socket.socket, /) -> None:
         """Let *caller* speak with the agent inside until one of them ends."""
@@ -28,6 +31,10 @@ class Inside:
         finally:
             with contextlib.suppress(OSError):
                 caller.shutdown(socket.SHUT_RDWR)
+
+    def carrier(self, listening: socket.socket, /) -> Carrier:
+        """What carries connections for those who come to *listening*, and to its way out."""
+        return Carrier(self._carries, listening, self._gate)
 
 
 def way(given: Mapping[str, Any]) -> Inside:
