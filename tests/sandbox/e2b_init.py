@@ -17,8 +17,9 @@ import sys
 
 def main(path: str) -> None:
     listening = socket.socket(socket.AF_UNIX)
-    listening.bind(path)
+    listening.bind(f"{path}~")
     listening.listen(64)
+    os.rename(f"{path}~", path)  # noqa: PTH104 (who sees it can connect)
     woken, wakes = os.pipe()
     os.set_blocking(wakes, False)
     signal.set_wakeup_fd(wakes)

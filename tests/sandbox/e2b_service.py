@@ -1,6 +1,6 @@
 """A service on loopback that answers the official SDK, built of that SDK's own server classes; its sandboxes are ours.
 
-    python -m tests.sandbox.e2b_service FOLDER      prints its address, and serves until it is ended
+    python -m tests.sandbox.e2b_service FOLDER [PLACE=PATH]...      prints its address, and serves until it is ended
 
 Each sandbox is a bubblewrap with processes of its own that sees a folder's parts in their places: it confines nothing
 well, and runs our tests' own code alone. Pausing stops its processes. It does not prove how the real service
@@ -15,6 +15,7 @@ import os
 import shutil
 import signal
 import socket
+import subprocess
 import sys
 import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -31,16 +32,21 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
+from kasmon.sandbox.e2b.inhabited import AGENT, OURS, WORKSPACE
 from kasmon.sandbox.jail.ground import jail_user
 from kasmon.sandbox.jail.process import name_inside
 from tests.waiting import until
 
 BOXES: dict[str, "Box"] = {}
 LOG: list[tuple[str, Any]] = []
+FAULTS: list[dict[str, Any]] = []
 Stream = Literal["stdout", "stderr"]
 ROOT = Path()
+SEES: dict[str, str] = {}
 INIT = Path(__file__).with_name("e2b_init.py")
-PARTS = {"/opt/kasmon": "opt", "/workspace": "workspace", "/home/user": "home", "/run": "run"}
+PARTS = {
+    "/opt/kasmon": "opt", "/workspace": "workspace", "/home/user": "home", "/home/sandbox": "sandbox", "/run": "run",
+}  # fmt: skip
 
 
 class Command:
@@ -85,6 +91,7 @@ class Box:
         init = self.folder / "init.py"
         init.write_bytes(INIT.read_bytes())
         files = ["--ro-bind", str(self.folder / "passwd"), "/etc/passwd", "--ro-bind", str(init), "/init.py"]
+        files += [word for place, path in SEES.items() for word in ("--ro-bind", path, place)]
         links = [word for name in ("bin", "sbin", "lib", "lib64") for word in ("--symlink", f"usr/{name}", f"/{name}")]
         ours = ["--unshare-user", "--unshare-pid", "--as-pid-1", "--die-with-parent", "--uid", "1000", "--gid", "1000"]
         whole = [*ours, "--proc", "/proc", "--dev", "/dev", "--ro-bind", "/usr", "/usr", *links, *files]
@@ -97,6 +104,16 @@ class Box:
             start_new_session=True,
         )
         await asyncio.to_thread(until, (self.folder / "run" / "init.sock").exists)
+
+    async def like(self, kept: Path) -> None:
+        """Have the files of *kept*, and the agent that ran there; what memory it had, nothing here can copy."""
+        for name in ("opt", "workspace", "home", "sandbox"):
+            subprocess.run(["cp", "-a", f"{kept / name}/.", str(self.folder / name)], check=True)
+        nothing = os.open(os.devnull, os.O_RDWR)
+        agent = ["/bin/bash", "-c", f"cd {WORKSPACE} && exec python3 -I -S {OURS}/alone.py {AGENT}"]
+        begun = await self.run(agent, {"PATH": "/usr/bin:/bin", "HOME": "/home/user"}, [nothing] * 3)
+        os.close(nothing)
+        assert b"0\n" == await begun.told.readline()
 
     async def run(self, argv: list[str], environment: dict[str, str], handles: list[int]) -> Command:
         """Start *argv* in it with *handles* as its stdin, stdout and stderr."""
@@ -215,6 +232,8 @@ async def create(request: Request) -> Response:
     box = Box(body)
     await box.begin()
     BOXES[box.id] = box
+    if (kept := ROOT / body["templateID"]).is_dir():
+        await box.like(kept)
     return JSONResponse(box.told(), status_code=201)
 
 
@@ -259,7 +278,55 @@ async def kill(request: Request, box: Box) -> Response:
 
 async def snapshot(request: Request, box: Box) -> Response:
     LOG.append(("snapshot", box.id))
-    return JSONResponse({"snapshotID": f"snap-{box.id}", "names": []}, status_code=201)
+    if box.state != "running":
+        return JSONResponse({"code": 409, "message": "sandbox is not running"}, status_code=409)
+    kept = ROOT / f"snap-{box.id}"
+    subprocess.run(["cp", "-a", str(box.folder), str(kept)], check=True)
+    return JSONResponse({"snapshotID": kept.name, "names": []}, status_code=201)
+
+
+async def drop(request: Request) -> Response:
+    LOG.append(("drop", request.path_params["id"]))
+    kept = ROOT / request.path_params["id"]
+    if not kept.is_dir():
+        return JSONResponse({"code": 404, "message": "not found"}, status_code=404)
+    shutil.rmtree(kept)
+    return Response(status_code=204)
+
+
+async def network(request: Request, box: Box) -> Response:
+    LOG.append(("network", await request.json()))
+    return Response(status_code=204)
+
+
+async def fault(request: Request) -> Response:
+    """What goes to a path that has `path` in it is answered so next: `times`, with that `status`, `half`, or late."""
+    if request.method == "DELETE":
+        FAULTS.clear()
+    else:
+        FAULTS.append(await request.json())
+    return Response(status_code=204)
+
+
+async def faulty(scope: Any, send: Any) -> bool:
+    """Whether that was answered here."""
+    found = next((each for each in FAULTS if each["path"] in scope["path"]), None)
+    if found is None or scope["path"] == "/fault":
+        return False
+    found["times"] -= 1
+    if found["times"] <= 0:
+        FAULTS.remove(found)
+    await asyncio.sleep(found.get("late_s", 0))
+    if not (status := found.get("status")):
+        return False
+    content = json.dumps({"code": status, "message": f"fault {status}"}).encode()
+    length = len(content) + (100 if found.get("half") else 0)
+    headers = [(b"content-type", b"application/json"), (b"content-length", b"%d" % length)]
+    await send({"type": "http.response.start", "status": status, "headers": headers})
+    await send({"type": "http.response.body", "body": content, "more_body": bool(found.get("half"))})
+    if found.get("half"):
+        raise ConnectionAbortedError
+    return True
 
 
 async def listed(request: Request) -> Response:
@@ -287,9 +354,12 @@ async def health(request: Request) -> Response:
     return Response(status_code=204)
 
 
-def serve(root: str) -> None:
+def serve(root: str, *sees: str) -> None:
     global ROOT
     ROOT = Path(root)
+    for each in sees:
+        place, _, path = each.partition("=")
+        SEES[place] = path
     routes = [
         *(Route(f"{of}/sandboxes", create, methods=["POST"]) for of in ("", "/v2", "/v3")),
         *(Route(f"{of}/sandboxes", listed) for of in ("", "/v2")),
@@ -299,7 +369,10 @@ def serve(root: str) -> None:
         *(Route(f"{of}/sandboxes/{{id}}/connect", _of_one(connect), methods=["POST"]) for of in ("", "/v2")),
         Route("/sandboxes/{id}/timeout", _of_one(timeout), methods=["POST"]),
         Route("/sandboxes/{id}/snapshots", _of_one(snapshot), methods=["POST"]),
+        Route("/sandboxes/{id}/network", _of_one(network), methods=["PUT"]),
+        Route("/templates/{id}", drop, methods=["DELETE"]),
         Route("/files", write, methods=["POST"]),
+        Route("/fault", fault, methods=["POST", "DELETE"]),
         Route("/log", log),
         Route("/health", health),
     ]
@@ -307,12 +380,15 @@ def serve(root: str) -> None:
 
     async def app(scope: Any, receive: Any, send: Any) -> None:
         is_remote = scope["type"] == "http" and scope["path"].startswith("/process.Process/")
+        if scope["type"] == "http" and await faulty(scope, send):
+            return
         await (remote if is_remote else plain)(scope, receive, send)
 
     listening = socket.socket()
     listening.bind(("127.0.0.1", 0))
+    listening.listen(128)  # who comes before it serves waits
     print(f"http://127.0.0.1:{listening.getsockname()[1]}", flush=True)
-    config = uvicorn.Config(app, log_level="error", lifespan="off", timeout_graceful_shutdown=1)
+    config = uvicorn.Config(app, log_level="critical", lifespan="off", timeout_graceful_shutdown=1)
     try:
         uvicorn.Server(config).run(sockets=[listening])
     finally:
@@ -321,4 +397,4 @@ def serve(root: str) -> None:
 
 
 if __name__ == "__main__":
-    serve(sys.argv[1])
+    serve(*sys.argv[1:])

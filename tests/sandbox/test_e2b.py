@@ -6,12 +6,20 @@ import shutil
 import signal
 import tempfile
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import msgspec
+import psutil
 import pytest
 
-from kasmon.errors import RefusedError, SandboxError, SandboxUnreachableError, UnableError
+from kasmon.errors import (
+    AgentLostError,
+    RefusedError,
+    SandboxError,
+    SandboxUnreachableError,
+    SnapshotRefusedError,
+)
 from kasmon.model.event import Event, NoticeRaised
 from kasmon.model.housing import Housing, housed
 from kasmon.model.permission import SessionId
@@ -30,6 +38,7 @@ from tests.sandbox.e2b_stage import Served, served
 from tests.sandbox.interpreter_contract import InterpreterContract
 from tests.sandbox.required import need_jail
 from tests.sandbox.sandbox_contract import SandboxContract
+from tests.waiting import until
 
 pytestmark = pytest.mark.sandboxes
 ME = SessionId("abcdefgh")
@@ -276,6 +285,265 @@ def test_while_the_service_cannot_be_reached_it_sleeps_on_with_its_memory(keep: 
     assert "42\n" == box.run("python", "print(x)").stdout
 
 
+def test_a_copy_has_the_files_and_both_sleep_and_nothing_else_is_left_at_the_service(
+    keep: Callable[..., Host],
+) -> None:
+    """That it has the memory too, `test_e2b_live.py` asks the real service."""
+    host, other = keep(), Policy(session=SessionId("zyxwvuts"), tier="e2b")
+    box = host.next()
+    box.arrive()
+    box.run("bash", "echo mine > file")
+    with pytest.raises(SnapshotRefusedError, match="does not sleep"):
+        host.tier.fork(host.policy, Slept(held=False), other)
+    box.sleep()
+    before = len(host.served.asked())
+
+    try:
+        slept = host.tier.fork(host.policy, Slept(held=False, snapshot=host.runtime.remote), other)
+        asked = [kind for kind, _ in host.served.asked()[before:] if kind not in ("log", "timeout")]
+        assert ["connect", "snapshot", "pause", "create", "pause", "drop"] == asked
+        assert slept.snapshot not in ("", host.runtime.remote)
+
+        theirs = Host(host.served, other)
+        copy = theirs.next()
+        assert "" == copy.arrive()
+        assert slept.snapshot == theirs.runtime.remote
+        assert "" == box.wake()
+        box.run("bash", "echo mine again > file")
+        assert "mine\n" == copy.run("bash", "cat file; echo theirs > file").stdout
+        assert copy.within is not None
+        copy.within.close()
+        assert "theirs\n" == (Path(host.tier.workspace(other)) / "file").read_text()
+        assert "mine again\n" == box.run("bash", "cat file").stdout
+    finally:
+        host.tier.forget(other)
+
+
+def test_a_copy_that_could_not_be_made_leaves_nothing_and_the_one_sleeps_on(keep: Callable[..., Host]) -> None:
+    host, other = keep(), Policy(session=SessionId("zyxwvuts"), tier="e2b")
+    box = host.next()
+    box.arrive()
+    box.run("python", "x = 42")
+    box.sleep()
+    host.served.fails("/snapshots", status=500, times=9)
+
+    with pytest.raises(SandboxError):
+        host.tier.fork(host.policy, Slept(held=False, snapshot=host.runtime.remote), other)
+    host.served.goes_on()
+
+    assert "paused" == calls.state(host.served.access, host.runtime.remote)
+    assert not (places().state / "e2b" / "zyxwvuts" / "record.json").exists()
+    assert "" == box.wake()
+    assert "42\n" == box.run("python", "print(x)").stdout
+
+
+def test_whom_it_reaches_is_changed_while_it_runs_and_when_it_wakes(keep: Callable[..., Host]) -> None:
+    host = keep(hosts=("example.org",))
+    box = host.next()
+    box.arrive()
+    body = host.served.asked("create")[-1]
+    assert {"allowOut": ["example.org"], "denyOut": ["0.0.0.0/0"], "allowPublicTraffic": False} == body["network"]
+
+    assert "" == box.allow(["example.com"])
+    assert ["example.com", "example.org"] == host.served.asked("network")[-1]["allowOut"]
+    box.sleep()
+    before = host.asked("network")
+    assert "" == box.allow(["example.net"])
+    assert before == host.asked("network")
+    box.wake()
+
+    assert ["example.com", "example.net", "example.org"] == host.served.asked("network")[-1]["allowOut"]
+
+
+def test_what_was_made_between_runs_is_here_once_it_is_asked_to_be_level(keep: Callable[..., Host]) -> None:
+    host = keep()
+    box = host.next()
+    box.arrive()
+    code = (
+        "import socket, threading\nlistening = socket.create_server(('127.0.0.1', 8125))\ndef serve():\n"
+        "    link = listening.accept()[0]; open('late', 'w').write('late'); link.sendall(b'made'); link.close()\n"
+        "threading.Thread(target=serve).start()"
+    )
+    box.run("python", code)
+    with host.tier.ports(host.policy, host.runtime).connect(8125) as link:
+        link.settimeout(10)
+        assert b"made" == link.recv(99)
+    late = Path(host.tier.workspace(host.policy)) / "late"
+    assert not late.exists()
+
+    with contextlib.closing(Channel(host.runtime.socket)) as inside:
+        inside.level()
+    assert "late" == late.read_text()
+
+
+def test_a_port_inside_is_reached_and_one_where_nobody_listens_says_so(keep: Callable[..., Host]) -> None:
+    host = keep()
+    box = host.next()
+    box.arrive()
+    code = (
+        "import socket, threading\nlistening = socket.create_server(('127.0.0.1', 8123))\ndef serve():\n"
+        "    link = listening.accept()[0]; link.sendall(link.recv(99).upper()); link.close()\n"
+        "threading.Thread(target=serve).start()"
+    )
+    box.run("python", code)
+    ports = host.tier.ports(host.policy, host.runtime)
+
+    with ports.connect(8123) as link:
+        link.sendall(b"hello")
+        link.settimeout(10)
+        assert b"HELLO" == link.recv(99)
+        assert b"" == link.recv(99)
+    with pytest.raises(SandboxError, match="Connection refused"):
+        ports.connect(8124)
+
+
+def test_what_is_changed_here_is_seen_by_the_next_run_also_by_another_relay(keep: Callable[..., Host]) -> None:
+    host = keep()
+    box = host.next()
+    box.arrive()
+    folder = Path(host.tier.workspace(host.policy))
+    box.run("bash", "echo old > file; mkdir deep; echo 1 > deep/gone")
+    (folder / "file").write_text("of here")
+    (folder / "deep/gone").unlink()
+    (folder / "deep").rmdir()
+    (folder / "new").write_text("new")
+
+    assert "of here new\nfile\nnew\n" == box.run("bash", "echo $(cat file) $(cat new); ls").stdout
+    box.sleep()
+    (folder / "new").write_text("while it slept")
+    box.wake()
+
+    assert "while it slept\n" == box.run("bash", "echo $(cat new)").stdout
+
+
+def test_a_file_that_is_too_large_to_be_fetched_is_told_once_to_whoever_ran_the_code(keep: Callable[..., Host]) -> None:
+    host = keep()
+    box = host.next()
+    box.arrive()
+
+    ran = box.run("bash", "truncate -s 65M big; echo 1 > small")
+
+    assert "'big' was not fetched: more than 64 MiB at once." in ran.hint
+    assert ["small"] == [path.name for path in Path(host.tier.workspace(host.policy)).iterdir()]
+    assert "" == box.run("bash", ":").hint
+
+
+WRONG = [{"status": 500, "times": 9}, {"status": 429, "times": 9}, {"status": 200, "half": True, "times": 9}]
+
+
+def test_what_the_service_answers_wrongly_is_no_end_and_no_claim(keep: Callable[..., Host]) -> None:
+    """It neither wakes nor is it lost; it sleeps on, and wakes once the service does what it should."""
+    host = keep()
+    box = host.next()
+    box.arrive()
+    box.run("python", "x = 42")
+    box.sleep()
+    for wrong in WRONG:
+        host.served.fails("/connect", **wrong)
+        with pytest.raises(SandboxUnreachableError):
+            box.wake()
+        host.served.goes_on()
+        assert (Phase.PAUSED, False) == (box.phase, box.journal.housing.is_intended)
+    assert "" == box.wake()
+
+    host.served.fails("/pause", status=500, times=9)
+    box.sleep()
+    host.served.goes_on()
+    assert (Phase.RUNNING, True) == (box.phase, "was not put to sleep: the sandbox was not paused" in host.told())
+    assert "42\n" == box.run("python", "print(x)").stdout
+    host.served.fails("/pause", status=409)
+    box.sleep()
+    assert Phase.PAUSED == box.phase
+    host.served.fails("/connect", late_s=0.5)
+
+    assert "" == box.wake()
+    assert "42\n" == box.run("python", "print(x)").stdout
+    assert "lost" not in host.told()
+
+
+def test_what_fails_around_a_run_is_tried_again_and_the_run_is_not(keep: Callable[..., Host]) -> None:
+    host = keep()
+    box = host.next()
+    box.arrive()
+    folder = Path(host.tier.workspace(host.policy))
+    (folder / "edited").write_text("here")
+    host.served.fails("/files", status=500, times=1)
+    assert "here" == box.run("bash", "n=$((n+1)); cat edited").stdout
+
+    host.served.fails("/process.Process/Start", status=500, times=1)
+    assert "2\n" == box.run("bash", "n=$((n+1)); echo $n | tee count").stdout
+    assert "2\n" == (folder / "count").read_text()
+
+
+def test_a_sandbox_that_the_service_refuses_leaves_nothing_and_says_what_to_do(service: Served) -> None:
+    tier = E2b(access=service.access)
+    for status, said in ((429, "too many"), (401, "E2B_API_KEY"), (500, "")):
+        service.fails("/sandboxes", status=status, times=9)
+        with pytest.raises(SandboxUnreachableError) as refused:
+            tier.create(Policy(session=ME))
+        service.goes_on()
+        assert said in refused.value.hint
+        tier.forget(Policy(session=ME))
+    assert not (places().state / "e2b" / ME).exists()
+
+
+def test_a_service_that_dies_during_a_run_leaves_it_unknown_and_nothing_is_said_to_be_gone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    need_jail()
+    monkeypatch.setenv("E2B_CONNECTION_RETRIES", "0")
+    with served() as dying, ThreadPoolExecutor(1) as others:
+        host = Host(dying, Policy(session=ME, tier="e2b"))
+        box = host.next()
+        box.arrive()
+        going = others.submit(box.run, "bash", "touch begun; sleep 60")
+        until(lambda: b"sleep 60" in _commands(dying), 20)
+        dying.end()
+
+        with pytest.raises(AgentLostError) as lost:
+            going.result(60)
+        assert lost.value.may_have_run
+        with pytest.raises(SandboxUnreachableError):
+            host.tier.find(host.policy, host.runtime)
+        assert host.tier.kept(host.policy) is None
+        relay.ended(host.runtime)
+        if box.within is not None:
+            box.within.close()
+
+
+def test_one_that_nobody_uses_any_more_sleeps_without_credentials_before_the_service_puts_it_to_sleep(
+    keep: Callable[..., Host],
+) -> None:
+    """Its host is gone, so nobody else takes them out."""
+    host = keep(
+        credentials=(Credential(name="TOKEN", variable="OUR_TOKEN"),),
+        volatile=(Volatile(path="/run/token", source="TOKEN"),),
+    )
+    host.tier = E2b(access=host.served.access, timeout_s=2)
+    runtime = host.tier.create(host.policy)
+    with contextlib.closing(Channel(runtime.socket)) as inside:
+        inside.run("bash", "export TOKEN", timeout_s=20, variables={"TOKEN": CANARY})
+        inside.write_volatile("/run/token", CANARY.encode(), 0o600)
+    before = host.asked("pause")
+
+    until(lambda: host.asked("pause") > before, 20)
+
+    assert "paused" == calls.state(host.served.access, runtime.remote)
+    again = host.tier.resume(host.policy, runtime, Slept(held=False))
+    with contextlib.closing(Channel(again.socket)) as inside:
+        assert "[]\n" == inside.run("bash", "echo [$TOKEN$(cat /run/token)]", timeout_s=20).stdout
+
+
+def _commands(served: Served) -> bytes:
+    """What runs below the service."""
+    found = b""
+    with contextlib.suppress(psutil.Error):
+        for process in psutil.Process(served.pid).children(recursive=True):
+            with contextlib.suppress(psutil.Error):
+                found += " ".join(process.cmdline()).encode() + b"\n"
+    return found
+
+
 def _all(host: Host) -> tuple[str, ...]:
     return calls.named(host.served.access, host.served.asked("create")[-1]["metadata"]["kasmon"])
 
@@ -309,8 +577,8 @@ def test_what_cannot_be_at_a_service_is_refused(service: Served) -> None:
     ):
         with pytest.raises(RefusedError):
             tier.create(policy)
-    with pytest.raises(UnableError):
-        tier.wrap(Policy(session=ME), ["claude"], "/", {})
+        with pytest.raises(RefusedError):
+            tier.wrap(policy, ["claude"], "/", {})
     assert not (places().state / "e2b" / ME / "record.json").exists()
 
 

@@ -2,14 +2,19 @@
 
 import io
 import secrets
+import shlex
 import tarfile
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+import msgspec
 
 import kasmon.sandbox.inside
 from kasmon.errors import SandboxError
 from kasmon.sandbox.e2b.service import ours, sdk
-from kasmon.sandbox.far import gift
+from kasmon.sandbox.far.outside import Outside
+from kasmon.sandbox.jail.scenery import BASE
 
 if TYPE_CHECKING:
     import e2b
@@ -18,16 +23,43 @@ OURS: Final = "/opt/kasmon"
 WORKSPACE: Final = "/workspace"
 AGENT: Final = f"{OURS}/run/agent.sock"
 """Where the agent listens: on its disk, since what lies in `/run` may be gone after a pause."""
-NOTE: Final = f"{OURS}/run/mirror.json"
 PYTHON: Final = "python3 -I -S"
+VARIABLES: Final[Mapping[str, str]] = {name: BASE[name] for name in ("SHELL", "LANG", "TMPDIR")}
+"""What all inside have, as in other tiers. It is told with the command that starts the agent: the service gives what it
+is told of a sandbox to no command once that was paused."""
+FORGETS: Final = """
+import json, socket, sys
+agent = socket.socket(socket.AF_UNIX)
+agent.connect(sys.argv[1])
+asked = json.dumps({"type": "forget", "id": "", "names": sys.argv[2:], "values": []}).encode()
+agent.sendall(len(asked).to_bytes(4, "big") + asked)
+sys.exit(not agent.recv(1 << 16))
+"""
+PYTHON_THERE: Final = '[ -x /usr/bin/python3 ] || ln -s "$(command -v python3)" /usr/bin/python3'
+"""What an agent's hooks run on is called so in every sandbox."""
 COMMAND_S: Final = 60.0
 MIRROR_S: Final = 120.0
 NEEDED: Final = "python3 -c 'import sys; sys.exit(sys.version_info < (3, 11))' && command -v bash"
+TEMPLATE_HAS: Final = "Let the agent work in a folder of another name, or take another template."
 TEMPLATE: Final = "[sandbox] template names one that has them; see the service's pages on templates."
 
 
-def inhabit(sandbox: "e2b.Sandbox", workspace: str) -> None:
-    """Put the agent and the files of *workspace* into it, and start the agent.
+NOTES: Final[Mapping[str, str]] = {"workspace": f"{OURS}/run/mirror.json", "home": f"{OURS}/run/mirror-home.json"}
+"""Where it stands inside what is known here of each of its folders."""
+
+
+class Folder(NamedTuple):
+    """A folder inside, and the one here that has what it has."""
+
+    name: str
+    """One of `NOTES`."""
+    place: str
+    """Where it lies inside."""
+    outside: Outside
+
+
+def inhabit(sandbox: "e2b.Sandbox", folders: Sequence[Folder]) -> None:
+    """Put the agent and the files of *folders* into it, and start the agent.
 
     Raises:
         SandboxError: if it cannot be; the sandbox is of no use then.
@@ -38,34 +70,104 @@ def inhabit(sandbox: "e2b.Sandbox", workspace: str) -> None:
         except sdk().CommandExitException as error:
             raise SandboxError("no sandbox was made", "its template has no Python 3.11 and bash", TEMPLATE) from error
         user = sandbox.commands.run("id -un", timeout=COMMAND_S).stdout.strip()
-        folders = f"{OURS} {OURS}/run {WORKSPACE}"
-        said(sandbox, f"mkdir -p {folders} && chown {user} {folders}", user="root")
+        _must_be_free(sandbox, [folder.place for folder in folders if folder.place != WORKSPACE])
+        places = shlex.join((OURS, f"{OURS}/run", *(folder.place for folder in folders)))
+        said(sandbox, f"mkdir -p {places} && chown {user} {places} && {{ {PYTHON_THERE}; }}", user="root")
         sandbox.files.write(f"{OURS}/run/inside.tar", _inside())
         said(sandbox, f"tar -xf {OURS}/run/inside.tar -C {OURS} && rm {OURS}/run/inside.tar")
-        put = f"{OURS}/run/gift-{secrets.token_hex(6)}"
-        sandbox.files.write(put, gift.packed(workspace))
-        said(sandbox, f"{PYTHON} {OURS}/mirror.py take {WORKSPACE} {NOTE} {put}", limit_s=MIRROR_S)
-        said(sandbox, f"cd {WORKSPACE} && {PYTHON} {OURS}/alone.py {AGENT}")
+        for folder in folders:
+            _given(sandbox, folder, folder.outside.whole())
+        begins_at = shlex.quote(folders[0].place)
+        said(sandbox, f"cd {begins_at} && {PYTHON} {OURS}/alone.py {AGENT}", variables=VARIABLES)
 
 
-def fetched(sandbox: "e2b.Sandbox", folder: str) -> tuple[str, ...]:
-    """Bring *folder* up to what its workspace has; what of it is not here, each as one sentence.
+def _must_be_free(sandbox: "e2b.Sandbox", places: Sequence[str]) -> None:
+    """
+    Raises:
+        SandboxError: if its template has something at one of *places*, which is not to be mixed with what is here.
+    """
+    if not places:
+        return
+    command = f'for each in {shlex.join(places)}; do [ -z "$(ls -A "$each" 2>&1 | head -c 1)" ] || [ ! -e "$each" ] ||'
+    taken = said(sandbox, f'{command} echo "$each"; done', user="root").split("\n")[0]
+    if taken:
+        raise SandboxError("no sandbox was made", f"its template has something at {taken!r}", TEMPLATE_HAS)
+
+
+def fetched(sandbox: "e2b.Sandbox", folders: Iterable[Folder]) -> tuple[str, ...]:
+    """Bring *folders* here up to what they have inside; what of it is not here, each as one sentence.
 
     Raises:
         SandboxError: if it cannot be.
     """
-    with ours("the workspace was not fetched"):
-        return gift.taken(said(sandbox, f"{PYTHON} {OURS}/mirror.py give {WORKSPACE} {NOTE}", limit_s=MIRROR_S), folder)
+    told: list[str] = []
+    with ours("what it has in its folders was not fetched"):
+        for name, place, outside in folders:
+            give = f"{PYTHON} {OURS}/mirror.py give {shlex.quote(place)} {NOTES[name]}"
+            told += outside.takes(said(sandbox, give, limit_s=MIRROR_S))
+    return tuple(told)
 
 
-def said(sandbox: "e2b.Sandbox", command: str, *, user: str | None = None, limit_s: float = COMMAND_S) -> str:
-    """What *command* says on stdout.
+def sent(sandbox: "e2b.Sandbox", folders: Iterable[Folder]) -> tuple[str, ...]:
+    """Bring *folders* inside up to what was changed here; what did not go in as it is, each as one sentence.
+
+    Raises:
+        SandboxError: if it cannot be; what came there is sent again then.
+    """
+    told: list[str] = []
+    for folder in folders:
+        try:
+            changes = folder.outside.changes()
+        except SandboxError as error:
+            told.append(error.message)
+            continue
+        if changes is None:
+            continue
+        content, now = changes
+        with ours("what was changed here was not sent"):
+            apart = _given(sandbox, folder, content)
+        folder.outside.gave(now)
+        told += [f"{path!r} was changed here and inside: what was inside lies there beside it." for path in apart]
+    return tuple(told)
+
+
+def emptied(sandbox: "e2b.Sandbox", files: Sequence[str], variables: Sequence[str]) -> None:
+    """Remove *files* in it, and take *variables* out of its interpreters; what code made of their values stays.
+
+    Raises:
+        SandboxError: if that is not certain.
+    """
+    with ours("credentials were not taken out"):
+        said(sandbox, f"rm -f -- {shlex.join(files)}")
+        said(sandbox, f"{PYTHON} -c {shlex.quote(FORGETS)} {AGENT} {shlex.join(variables)}")
+
+
+def _given(sandbox: "e2b.Sandbox", folder: Folder, content: bytes) -> tuple[str, ...]:
+    put = f"{OURS}/run/gift-{secrets.token_hex(6)}"
+    sandbox.files.write(put, content)
+    take = f"{PYTHON} {OURS}/mirror.py take {shlex.quote(folder.place)} {NOTES[folder.name]} {put}"
+    answer = said(sandbox, take, limit_s=MIRROR_S)
+    try:
+        return msgspec.json.decode(answer, type=tuple[str, ...])
+    except msgspec.MsgspecError as error:
+        raise SandboxError("the sandbox does not do what it should", str(error)) from error
+
+
+def said(
+    sandbox: "e2b.Sandbox",
+    command: str,
+    *,
+    user: str | None = None,
+    limit_s: float = COMMAND_S,
+    variables: Mapping[str, str] = {},
+) -> str:
+    """What *command* says on stdout, with *variables* beside those of the service.
 
     Raises:
         SandboxError: if it fails.
     """
     try:
-        return str(sandbox.commands.run(command, user=user, timeout=limit_s).stdout)
+        return str(sandbox.commands.run(command, user=user, timeout=limit_s, envs=dict(variables)).stdout)
     except sdk().CommandExitException as error:
         why = (error.stderr.strip().splitlines() or [f"it ended with {error.exit_code}"])[-1]
         raise SandboxError("the sandbox does not do what it should", f"{command.split()[0]}: {why}") from error

@@ -5,18 +5,20 @@ The SDK is told everything with each call: nothing of it is kept in this process
 
 import contextlib
 import functools
+import json
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from kasmon.errors import ExtraMissingError, SandboxError, SandboxUnreachableError
+from kasmon.errors import ExtraMissingError, SandboxError, SandboxUnreachableError, SnapshotRefusedError
 
 if TYPE_CHECKING:
     import e2b
 
 REQUEST_S: Final = 30.0
+HINT: Final = "Set E2B_API_KEY to a key of the service (https://e2b.dev), where kasmon is started."
 EVERYWHERE: Final = "0.0.0.0/0"
 
 
@@ -33,13 +35,43 @@ class Access(msgspec.Struct, frozen=True, kw_only=True):
         given = {"api_key": self.key, "api_url": self.api, "sandbox_url": self.sandbox, "domain": self.domain}
         return {**{name: value for name, value in given.items() if value}, "request_timeout": REQUEST_S}
 
+    def variables(self) -> dict[str, str]:
+        """As `access` finds it."""
+        return {name: getattr(self, field) for field, name in NAMED.items() if getattr(self, field)}
+
+
+NAMED: Final = {"key": "E2B_API_KEY", "api": "E2B_API_URL", "sandbox": "E2B_SANDBOX_URL", "domain": "E2B_DOMAIN"}
+"""The SDK's own variables."""
+_learned: list[Access] = []
+"""As somebody who wanted something of this process said it last."""
+
 
 def access(variables: Mapping[str, str] = os.environ) -> Access | None:
-    """As the environment says it, in the SDK's own variables; None where that has no key."""
-    if not (key := variables.get("E2B_API_KEY", "")):
+    """As the environment says it, or who wanted something of us; None where nobody has a key."""
+    return _in(variables) or (_learned[-1] if _learned else None)
+
+
+def needed() -> Access:
+    """As `access`.
+
+    Raises:
+        SandboxError: if there is no key.
+    """
+    if (found := access()) is None:
+        raise SandboxError("the service cannot be asked", "there is no key for it", HINT)
+    return found
+
+
+def learn(variables: Mapping[str, str]) -> None:
+    """Remember what *variables* of who wants something of us say of it, if they do: a host may have been without."""
+    if (found := _in(variables)) is not None:
+        _learned[:] = [found]
+
+
+def _in(variables: Mapping[str, str]) -> Access | None:
+    if not variables.get(NAMED["key"]):
         return None
-    named = {"api": "E2B_API_URL", "sandbox": "E2B_SANDBOX_URL", "domain": "E2B_DOMAIN"}
-    return Access(key=key, **{field: variables.get(name, "") for field, name in named.items()})
+    return Access(**{field: variables.get(name, "") for field, name in NAMED.items()})
 
 
 @functools.cache
@@ -68,27 +100,34 @@ def ours(what: str) -> Iterator[None]:
     known = sdk()
     import httpx  # the SDK brings it, and lets some of its errors pass
 
-    others = (httpx.HTTPError, OSError)
+    others = (httpx.HTTPError, OSError, json.JSONDecodeError)  # a proxy answers with a page
     try:
         yield
     except known.SandboxNotFoundException as error:
         raise MissingError(what) from error
     except (known.SandboxException, known.AuthenticationException, known.ServiceBusyException, *others) as error:
-        hint = "E2B_API_KEY is to hold a key of the service." if "uthent" in type(error).__name__ else ""
+        hint = (
+            "E2B_API_KEY is to hold a key of the service." if isinstance(error, known.AuthenticationException) else ""
+        )
+        if isinstance(error, known.RateLimitException):
+            hint = "It has too many sandboxes or requests of this key: try again later, or remove some."
         said = f"the service says: {_first_line(error)}"
         if isinstance(error, known.GuestUnresponsiveException):
             raise SandboxError(what, said) from error
         raise SandboxUnreachableError(what, said, hint) from error
 
 
-class MissingError(SandboxError):
+class MissingError(SnapshotRefusedError):
     """The service has no such sandbox."""
 
     def __init__(self, what: str) -> None:
-        super().__init__(what, "the service has it no more")
+        self.why = "the service has it no more"
+        SandboxError.__init__(self, what, self.why)
 
 
-def made(access: Access, template: str, timeout_s: int, name: str, hosts: Sequence[str], attempt: str) -> "e2b.Sandbox":
+def made(
+    access: Access, template: str, timeout_s: int, name: str, hosts: Sequence[str], attempt: str, *, keeps: bool = True
+) -> "e2b.Sandbox":
     """Make one that is paused, with its memory, when nobody used it for *timeout_s*, and wakes when it is used.
 
     Args:
@@ -96,21 +135,25 @@ def made(access: Access, template: str, timeout_s: int, name: str, hosts: Sequen
         template: what it is made from; empty is the service's own choice.
         timeout_s: in seconds.
         name: by which `named` finds it.
-        hosts: whom it may reach; nobody where that is empty.
+        hosts: whom it may reach; nobody where that is empty. Nobody reaches its ports by a public address.
         attempt: of two calls of one attempt only one makes a sandbox.
+        keeps: its memory may be kept; else it is ended where it would be paused.
 
     Raises:
         SandboxError: if the service does not make it.
     """
-    reach: dict[str, Any] = {"allow_internet_access": False}
+    network: dict[str, Any] = {"allow_public_traffic": False}
+    reach: dict[str, Any] = {"network": network}
     if hosts:
-        reach = {"network": {"allow_out": list(hosts), "deny_out": [EVERYWHERE]}}
+        network |= _egress(hosts)
+    else:
+        reach["allow_internet_access"] = False
     with ours("no sandbox was made"):
         sandbox: e2b.Sandbox = sdk().Sandbox.create(
             template or None,
             timeout=timeout_s,
             metadata={"kasmon": name},
-            lifecycle={"on_timeout": "pause", "auto_resume": True},
+            lifecycle={"on_timeout": "pause", "auto_resume": True} if keeps else {"on_timeout": "kill"},
             idempotency_key=attempt,
             **reach,
             **access.options(),
@@ -159,10 +202,40 @@ def prolonged(access: Access, identity: str, timeout_s: int) -> None:
         sdk().Sandbox.set_timeout(identity, timeout_s, **access.options())
 
 
+def reaching(access: Access, identity: str, hosts: Sequence[str]) -> None:
+    """Let it reach *hosts* and nobody else from now on.
+
+    Raises:
+        SandboxError: if the service does not do it.
+    """
+    with ours("whom the sandbox reaches was not changed"):
+        sdk().Sandbox.update_network(identity, _egress(hosts), **access.options())
+
+
+def _egress(hosts: Sequence[str]) -> dict[str, Any]:
+    return {"allow_out": list(hosts), "deny_out": [EVERYWHERE]}
+
+
 def copied(access: Access, identity: str) -> str:
-    """Keep a snapshot of it at the service, from which others can be made; its id there."""
+    """Keep a snapshot of it, with its memory, at the service; its id, which is a template for others.
+
+    It has to run for that, and goes on.
+
+    Raises:
+        SandboxError: if the service does not keep it.
+    """
     with ours("no snapshot was kept"):
         return str(sdk().Sandbox.create_snapshot(identity, **access.options()).snapshot_id)
+
+
+def dropped(access: Access, snapshot: str) -> None:
+    """Leave nothing of *snapshot* at the service. Idempotent.
+
+    Raises:
+        SandboxError: if the service does not say that it is gone.
+    """
+    with ours("a snapshot was not removed at the service"):
+        sdk().Sandbox.delete_snapshot(snapshot, **access.options())
 
 
 def named(access: Access, name: str) -> tuple[str, ...]:

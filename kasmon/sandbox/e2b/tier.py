@@ -5,45 +5,52 @@ a copy of its workspace. Which sandbox at the service is whose stands in a recor
 that nobody noted is found again, and one that the service has no more is said to be gone.
 """
 
+import contextlib
 import hashlib
+import importlib.util
 import os
 import secrets
 import time
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Final, Literal
 
 import msgspec
 
-from kasmon.errors import ExtraMissingError, KasmonError, RefusedError, SandboxError, UnableError
+from kasmon.errors import (
+    ExtraMissingError,
+    KasmonError,
+    RefusedError,
+    SandboxError,
+    SnapshotRefusedError,
+    UnableError,
+)
 from kasmon.model.permission import SessionId
 from kasmon.model.sandbox import Policy, Runtime, Tier
-from kasmon.model.snapshot import Maker, Snapshot
-from kasmon.paths import Places, places, private_folder, write_private
-from kasmon.sandbox.base import Probe, Slept
-from kasmon.sandbox.e2b import service
-from kasmon.sandbox.e2b.inhabited import inhabit
+from kasmon.model.snapshot import Judged, Maker, Snapshot
+from kasmon.paths import Places, places
+from kasmon.sandbox.base import Probe, Reason, Slept
+from kasmon.sandbox.e2b import lodging, service
+from kasmon.sandbox.e2b.inhabited import Folder, fetched, inhabit
+from kasmon.sandbox.e2b.ports import Ports
+from kasmon.sandbox.e2b.record import Record, Records, must_fit, widened
+from kasmon.sandbox.e2b.record import hosts as hosts_of
 from kasmon.sandbox.far import relay
+from kasmon.sandbox.far.outside import Outside
+from kasmon.sandbox.far.quarters import Fitted, wrapped
+from kasmon.sandbox.handing import AT_A_SERVICE, keeps_memory
+from kasmon.sandbox.jail.arguments import HOME, WORKSPACE
+from kasmon.sandbox.jail.ground import Ground
 from kasmon.sandbox.jail.tree import raze
-from kasmon.sandbox.network.allow import allowlist
 
 WAY: Final = "kasmon.sandbox.e2b.way"
 TIMEOUT_S: Final = 1200
 """Unused for so long it is paused by the service itself: longer than kasmon waits, so only where kasmon is gone."""
 PROLONG_S: Final = 240.0
 """So often a run that goes on is told to the service."""
-HINT: Final = "Set E2B_API_KEY to a key of the service (https://e2b.dev), where kasmon is started."
 SIZED: Final = "its processors, memory and disk are those of its template at the service, not those of its size"
-COPIED: Final = "what is changed in its folder here, while it lives, is not seen inside; what it changes is fetched"
-
-
-class Record(msgspec.Struct, frozen=True, kw_only=True):
-    """What this machine knows of one session's sandbox."""
-
-    attempt: str
-    """By which the service knows that a second call is the first one again."""
-    runtime: Runtime | None = None
-    paused_at: float | None = None
+COPIED: Final = (
+    "what is changed in its folder here goes in before a run or prompt, and what it changed comes out behind it"
+)
 
 
 class E2b:
@@ -68,17 +75,26 @@ class E2b:
             prolong_s: so often a run that goes on is told to the service, in seconds.
         """
         self.places = of or places()
+        self.ground = Ground(self.places)
+        """What is here of each."""
+        self.ground.base = self.places.state / "e2b"
+        self.ground.owner = (os.geteuid(), os.getegid())
+        self._records = Records(self.places)
         self._given, self._timeout_s, self._prolong_s = access, timeout_s, prolong_s
 
     @property
     def is_elsewhere(self) -> Literal[True]:
         return True
 
+    def learn(self, variables: Mapping[str, str], /) -> None:
+        """Take the service's key from *variables*, where they have one and this process has none."""
+        service.learn(variables)
+
     def probe(self) -> Probe:
         """Ask the service something; no sandbox is made for that, since they cost."""
         began = time.monotonic()
         try:
-            service.named(self._access(), self._name(SessionId("probe")))
+            service.named(self.access(), self._name(SessionId("probe")))
         except ExtraMissingError as error:
             return Probe(tier="e2b", ok=False, why="the SDK is not installed", hint=error.hint)
         except KasmonError as error:
@@ -90,9 +106,19 @@ class E2b:
             measured_ms=(time.monotonic() - began) * 1000,
         )
 
+    def missing(self) -> Reason | None:
+        """Why none can be made from here, as far as that is seen without asking; None where nothing is missing."""
+        try:
+            self.access()
+        except KasmonError as error:
+            return Reason("there is no key for the service", error.hint)
+        if importlib.util.find_spec("e2b") is None:
+            return Reason("the SDK is not installed", ExtraMissingError("a sandbox at the service", "e2b").hint)
+        return None
+
     def workspace(self, policy: Policy, /) -> str:
         """The folder of this machine that has what `/workspace` inside has."""
-        return policy.workspace or str(self._ground(policy) / "workspace")
+        return self._records.workspace(policy)
 
     def create(self, policy: Policy, /) -> Runtime:
         """Make it; the agent inside answers when this returns.
@@ -101,28 +127,34 @@ class E2b:
             SandboxError: if there is one already, or none can be made. Whatever was begun is gone then.
             RefusedError: if its policy wants what cannot be at a service.
         """
-        _must_fit(policy)
-        access = self._access()
-        if (known := self._record(policy)) is not None and known.runtime is not None:
+        return self._made(policy, Record(attempt=secrets.token_hex(16)))
+
+    def lodge(self, policy: Policy, fitted: Fitted, /) -> Runtime:
+        """As `create`, for an agent: its home goes in and comes out too. Its memory is kept nowhere if it was handed
+        what must not be there.
+
+        Raises:
+            SandboxError, RefusedError: as `create`.
+        """
+        return self._made(policy, Record(attempt=secrets.token_hex(16), has_home=True, keeps=keeps_memory(policy)))
+
+    def _made(self, policy: Policy, record: Record) -> Runtime:
+        must_fit(policy)
+        access = self.access()
+        if (known := self._records.of(policy)) is not None and known.runtime is not None:
             raise SandboxError(f"no sandbox was made for {policy.session!r}", "it has one")
-        private_folder(self.places.state)
-        private_folder(self._ground(policy).parent)
-        private_folder(self._ground(policy))
-        if not policy.workspace:
-            private_folder(Path(self.workspace(policy)))
-        self.places.make()
-        record = Record(attempt=secrets.token_hex(16))
-        self._write(policy, record)
+        self._records.make(policy)
+        record = msgspec.structs.replace(record, hosts=hosts_of(policy))
+        self._records.write(policy, record)
         try:
-            hosts = _hosts(policy)
-            name, template = self._name(policy.session), policy.template
-            sandbox = service.made(access, template, self._timeout_s, name, hosts, record.attempt)
-            inhabit(sandbox, self.workspace(policy))
-            runtime = self._relayed(policy, access, sandbox.sandbox_id)
+            name, template, timeout_s = self._name(policy.session), policy.template, self._timeout_s
+            made = service.made(access, template, timeout_s, name, record.hosts, record.attempt, keeps=record.keeps)
+            inhabit(made, self._folders(policy, record))
+            runtime = self._relayed(policy, record, access, made.sandbox_id)
         except BaseException:
             self._left(policy)
             raise
-        self._write(policy, msgspec.structs.replace(record, runtime=runtime))
+        self._records.write(policy, msgspec.structs.replace(record, runtime=runtime))
         return runtime
 
     def find(self, policy: Policy, runtime: Runtime, /) -> bool:
@@ -131,57 +163,77 @@ class E2b:
         Raises:
             SandboxError: if the service does not say.
         """
-        record = self._record(policy)
+        record = self._records.of(policy)
         if record is None or record.runtime is None or _who(record.runtime) != _who(runtime):
             return False
         if not relay.is_there(runtime) and record.paused_at is None:
             return False
-        return bool(service.state(self._access(), runtime.remote))
+        return bool(service.state(self.access(), runtime.remote))
 
     def adopt(self, policy: Policy, /) -> Runtime | None:
-        """The one of *policy* that is at the service, reached anew; None where the service has none.
+        """The one of *policy* that is at the service, reached anew; None where that has none, or it was put to sleep.
 
         Raises:
             SandboxError: if the service does not say.
         """
-        record = self._record(policy)
-        if record is None or record.runtime is None:
+        record = self._records.of(policy)
+        if record is None or record.runtime is None or record.paused_at is not None:
             return None
-        access = self._access()
+        access = self.access()
         if not service.state(access, record.runtime.remote):
             return None
         relay.ended(record.runtime)
-        runtime = self._relayed(policy, access, record.runtime.remote)
-        self._write(policy, msgspec.structs.replace(record, runtime=runtime))
+        runtime = self._relayed(policy, record, access, record.runtime.remote)
+        self._records.write(policy, msgspec.structs.replace(record, runtime=runtime))
         return runtime
 
     def kept(self, policy: Policy, /) -> Snapshot | None:
         """The memory that the service keeps of it while it is paused, whose size it does not say."""
-        record = self._record(policy)
+        record = self._records.of(policy)
         if record is None or record.runtime is None or record.paused_at is None:
             return None
         identity, maker = record.runtime.remote, Maker(program="e2b")
         return Snapshot(id=identity, session=policy.session, tier="e2b", at=record.paused_at, made_by=maker)
 
+    def judged(self, policy: Policy, /, *, whole: bool = False) -> Judged | None:
+        """What `kept` gives; whether it may be gone on from is the service's to say, once it is asked for it."""
+        snapshot = self.kept(policy)
+        return None if snapshot is None else Judged(snapshot=snapshot)
+
     def wrap(self, policy: Policy, argv: Sequence[str], workdir: str, variables: Mapping[str, str], /) -> list[str]:
-        """
+        """The command that runs *argv* in a sandbox of its own; *workdir* has the same path there.
+
         Raises:
-            UnableError: always.
+            SandboxError, RefusedError: as `fitted`.
         """
-        raise UnableError(
-            "no agent runs in a sandbox at the service: interpreters do.", hint="Take the sandbox `jail`."
-        )
+        return wrapped(self, policy, argv, workdir, variables)
+
+    def fitted(self, policy: Policy, argv: tuple[str, ...], workdir: str, variables: Mapping[str, str], /) -> Fitted:
+        """How *argv* is run there: with the programs of its template, in a copy of *workdir*, which has its path.
+
+        Raises:
+            SandboxError: if there is no key for the service.
+            RefusedError: if *policy* wants what cannot be at a service.
+        """
+        must_fit(policy)
+        hosts_of(policy)
+        return lodging.fitted(self.access(), argv, workdir, variables)
 
     def pause(self, policy: Policy, runtime: Runtime, /, *, to_disk: bool = False, turn: int = 0) -> Slept:
         """Let the service pause it, with its memory; it is kept there either way.
 
         Raises:
+            UnableError: if its memory may not be kept.
             SandboxError: if that is not done; it runs then, or is gone.
         """
-        record = self._must_know(policy, runtime)
-        relay.ended(runtime)
-        service.paused(self._access(), runtime.remote)
-        self._write(policy, msgspec.structs.replace(record, paused_at=time.time()))
+        record, known = self._records.known(policy, runtime.remote)
+        if not record.keeps:
+            raise UnableError(f"the sandbox of {policy.session!r} is not paused: {AT_A_SERVICE}.")
+        relay.ended(known)
+        if record.has_home:
+            self._fetched(policy, record, known)
+        service.paused(self.access(), runtime.remote)
+        self._records.write(policy, msgspec.structs.replace(record, paused_at=time.time()))
         return Slept(held=False, snapshot=runtime.remote)
 
     def resume(self, policy: Policy, runtime: Runtime, slept: Slept, /) -> Runtime:
@@ -190,13 +242,103 @@ class E2b:
         Raises:
             SandboxError: if the service has it no more, or cannot be reached.
         """
-        record = self._must_know(policy, runtime)
-        access = self._access()
+        (record, runtime), hosts = self._records.known(policy, slept.snapshot or runtime.remote), hosts_of(policy)
+        access = self.access()
         service.connected(access, runtime.remote, self._timeout_s)
+        if hosts != record.hosts:
+            service.reaching(access, runtime.remote, hosts)
         if not relay.is_there(runtime):
-            runtime = self._relayed(policy, access, runtime.remote)
-        self._write(policy, msgspec.structs.replace(record, runtime=runtime, paused_at=None))
+            runtime = self._relayed(policy, record, access, runtime.remote)
+        self._records.write(policy, msgspec.structs.replace(record, runtime=runtime, paused_at=None, hosts=hosts))
         return runtime
+
+    def fetch(self, policy: Policy, /) -> None:
+        """Bring the folders here up to what it has in them, where it runs; nobody is joined to it then.
+
+        Raises:
+            SandboxError: if that cannot be done.
+        """
+        record = self._records.of(policy)
+        if record is not None and record.runtime is not None and record.paused_at is None:
+            relay.ended(record.runtime)
+            if service.state(self.access(), record.runtime.remote) == "running":
+                self._fetched(policy, record, record.runtime)
+
+    def fork(self, policy: Policy, slept: Slept, other: Policy, /) -> Slept:
+        """Have the service copy it with its memory for *other*; both sleep after that.
+
+        The service copies only what runs: so it wakes for that, with nobody in it, and sleeps again.
+
+        Raises:
+            SnapshotRefusedError: if it does not sleep.
+            SandboxError: if it could not be copied; nothing of *other* is there then.
+            RefusedError: if *other* wants what cannot be at a service.
+        """
+        must_fit(other)
+        if other.workspace:
+            raise RefusedError("a copy of a sandbox at the service has a folder of its own.", hint="Name none for it.")
+        record, access = self._records.of(policy), self.access()
+        if record is None or record.runtime is None or record.paused_at is None:
+            raise SnapshotRefusedError("it does not sleep at the service")
+        if (theirs := self._records.of(other)) is not None and theirs.runtime is not None:
+            raise SandboxError(f"no sandbox was made for {other.session!r}", "it has one")
+        identity = record.runtime.remote
+        try:
+            if other.workspace:
+                raise RefusedError(
+                    "a copy of a sandbox at the service has a folder of its own.", hint="Name none for it."
+                )
+            self._records.make(other)
+            Outside(self.workspace(policy), self._records.note(policy)).copy(
+                self.workspace(other), self._records.note(other)
+            )
+            fresh = Record(attempt=secrets.token_hex(16), hosts=hosts_of(other), paused_at=time.time())
+            self._records.write(other, fresh)
+            service.connected(access, identity, self._timeout_s)
+            try:
+                snapshot = service.copied(access, identity)
+            finally:
+                service.paused(access, identity)
+            try:
+                name = self._name(other.session)
+                made = service.made(access, snapshot, self._timeout_s, name, fresh.hosts, fresh.attempt).sandbox_id
+                service.paused(access, made)
+            finally:
+                service.dropped(access, snapshot)
+            self._records.write(other, msgspec.structs.replace(fresh, runtime=self._placed(other, Runtime(), made)))
+        except BaseException as error:
+            with contextlib.suppress(KasmonError):  # what the service keeps of it is found again by its name
+                self.forget(other)
+            if isinstance(error, OSError):
+                raise SandboxError(f"no sandbox was made for {other.session!r}", str(error)) from error
+            raise
+        return Slept(held=False, snapshot=made)
+
+    def allow(self, policy: Policy, /) -> None:
+        """Let it reach whom *policy* says from now on; one that sleeps, once it wakes.
+
+        Raises:
+            SandboxError: if the service does not do it.
+            RefusedError: if it cannot hold to it.
+        """
+        hosts, record = hosts_of(policy), self._records.of(policy)
+        if record is None or record.runtime is None or record.paused_at is not None:
+            return
+        service.reaching(self.access(), record.runtime.remote, hosts)
+        self._records.write(policy, msgspec.structs.replace(record, hosts=hosts))
+
+    def refusals(self, policy: Policy, since: float, /) -> str:
+        """Nothing: the service does not tell whom it kept one from."""
+        return ""
+
+    def ports(self, policy: Policy, runtime: Runtime, /) -> Ports:
+        """The way to the ports of the one at *runtime*, which wakes for it.
+
+        Raises:
+            SandboxError: if nothing here knows of it.
+        """
+        self._records.known(policy, runtime.remote)
+        return Ports(self.access(), runtime.remote, self._timeout_s)
 
     def destroy(self, policy: Policy, runtime: Runtime | None, /) -> None:
         """Leave nothing of it here but its workspace, and nothing at the service. Idempotent.
@@ -204,14 +346,14 @@ class E2b:
         Raises:
             SandboxError: if the service does not say that it is gone; the record stays, so that it can be tried again.
         """
-        record = self._record(policy)
+        record = self._records.of(policy)
         for known in (record.runtime if record else None, runtime):
             relay.ended(known)
         if record is not None:
-            access = self._access()
+            access = self.access()
             for identity in {*service.named(access, self._name(policy.session)), *_remote(record.runtime)}:
                 service.killed(access, identity)
-            self._path(policy).unlink(missing_ok=True)
+            self._records.remove(policy)
 
     def forget(self, policy: Policy, /) -> str:
         """Remove what is kept of it here too; a folder that was given stays as it is. Idempotent.
@@ -221,33 +363,54 @@ class E2b:
         """
         self.destroy(policy, None)
         try:
-            raze(self._ground(policy))
+            raze(self._records.ground(policy))
         except OSError as error:
             raise SandboxError(f"something of the sandbox of {policy.session!r} is left", str(error)) from error
         return ""
 
-    def _access(self) -> service.Access:
-        found = self._given or service.access()
-        if found is None:
-            raise SandboxError("the service cannot be asked", "there is no key for it", HINT)
-        return found
+    def access(self) -> service.Access:
+        """How the service is reached.
 
-    def _relayed(self, policy: Policy, access: service.Access, identity: str) -> Runtime:
+        Raises:
+            SandboxError: if there is no key for it.
+        """
+        return self._given or service.needed()
+
+    def _fetched(self, policy: Policy, record: Record, runtime: Runtime) -> None:
+        fetched(service.connected(self.access(), runtime.remote, self._timeout_s), self._folders(policy, record))
+
+    def _folders(self, policy: Policy, record: Record) -> tuple[Folder, ...]:
+        outside = Outside(self.workspace(policy), self._records.note(policy))
+        if not record.has_home:
+            return (Folder("workspace", WORKSPACE, outside),)
+        home = self.ground.home(policy.session)
+        return (
+            Folder("workspace", self.workspace(policy), outside),  # agents know their conversations by its path
+            Folder("home", HOME, Outside(str(home), home.with_name("home.json"))),
+        )
+
+    def _relayed(self, policy: Policy, record: Record, access: service.Access, identity: str) -> Runtime:
         path = self.places.runtime / f"{policy.session}.box"
         given = {
             "access": msgspec.to_builtins(access),
             "remote": identity,
-            "workspace": self.workspace(policy),
+            "folders": [(name, place, *outside.where) for name, place, outside in self._folders(policy, record)],
+            "keeps": record.keeps,
+            "ground": str(self._records.ground(policy)),
+            "volatile": [each.path for each in policy.volatile],
+            "names": [name for each in policy.credentials for name in (each.name, *each.aliases)],
             "timeout_s": self._timeout_s,
             "prolong_s": self._prolong_s,
         }
-        runtime = relay.started(WAY, path, given)
+        return self._placed(policy, relay.started(WAY, path, given), identity)
+
+    def _placed(self, policy: Policy, runtime: Runtime, identity: str) -> Runtime:
         return msgspec.structs.replace(
             runtime,
             remote=identity,
-            ground=str(self._ground(policy)),
+            ground=str(self._records.ground(policy)),
             workspace=self.workspace(policy),
-            notices=(SIZED, COPIED),
+            notices=(SIZED, COPIED, *_widened(policy)),
         )
 
     def _left(self, policy: Policy) -> None:
@@ -257,61 +420,15 @@ class E2b:
         except KasmonError:
             return
 
-    def _must_know(self, policy: Policy, runtime: Runtime) -> Record:
-        record = self._record(policy)
-        if record is None or record.runtime is None or record.runtime.remote != runtime.remote:
-            raise SandboxError(f"the sandbox of {policy.session!r} is gone", "nothing here knows of it")
-        return record
-
     def _name(self, session: SessionId) -> str:
         """Under which the service has it; no other kasmon's is called so."""
         whose = os.uname().nodename.encode() + os.fsencode(self.places.state)
         return f"{hashlib.sha256(whose).hexdigest()[:16]}-{session}"
 
-    def _ground(self, policy: Policy) -> Path:
-        return self.places.state / "e2b" / policy.session
 
-    def _path(self, policy: Policy) -> Path:
-        return self._ground(policy) / "record.json"
-
-    def _record(self, policy: Policy) -> Record | None:
-        try:
-            return msgspec.json.decode(self._path(policy).read_bytes(), type=Record)
-        except FileNotFoundError:
-            return None
-        except (OSError, msgspec.MsgspecError) as error:
-            raise SandboxError(f"the sandbox of {policy.session!r} is not known", str(error)) from error
-
-    def _write(self, policy: Policy, record: Record) -> None:
-        write_private(self._path(policy), msgspec.json.encode(record))
-
-
-def _must_fit(policy: Policy) -> None:
-    """
-    Raises:
-        RefusedError: if *policy* wants what cannot be at a service.
-    """
-    if policy.project or policy.mounts:
-        raise RefusedError(
-            "a sandbox at the service sees no folder of this machine but a copy of its workspace.",
-            hint="Leave out the project and the mounts, or take the sandbox `jail`.",
-        )
-
-
-def _hosts(policy: Policy) -> tuple[str, ...]:
-    """Whom the service lets it reach.
-
-    Raises:
-        UsageError: if what *policy* says is no list of hosts.
-        RefusedError: if the service cannot hold to it.
-    """
-    entries = allowlist(policy.hosts)
-    for entry in entries:
-        if entry.port or entry.private:
-            raise RefusedError(
-                f"{entry.name!r} cannot be allowed at the service for one port, or in a private network."
-            )
-    return tuple(sorted({entry.name for entry in entries}))
+def _widened(policy: Policy) -> tuple[str, ...]:
+    found = ", ".join(widened(policy))
+    return (f"the service knows hosts and no ports: it may reach {found} at port 80 too",) if found else ()
 
 
 def _who(runtime: Runtime) -> tuple[object, ...]:

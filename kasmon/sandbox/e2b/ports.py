@@ -1,0 +1,78 @@
+"""The ports of a sandbox at the service, reached as its agent is: by a command there, and not by a public address."""
+
+import base64
+import contextlib
+import socket
+import threading
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, Final
+
+from kasmon.errors import SandboxError
+from kasmon.sandbox.e2b import service
+from kasmon.sandbox.e2b.inhabited import OURS, PYTHON
+
+if TYPE_CHECKING:
+    import e2b
+
+BLOCK_BYTES: Final = 1 << 16
+LISTENS: Final = "Something must listen there, on 127.0.0.1 inside."
+
+
+class Ports:
+    """The way to those of one sandbox, which wakes for it."""
+
+    def __init__(self, access: service.Access, identity: str, timeout_s: int) -> None:
+        self._access, self._identity, self._timeout_s = access, identity, timeout_s
+
+    def connect(self, port: int) -> socket.socket:
+        """A connection to 127.0.0.1:*port* inside.
+
+        Raises:
+            SandboxError: if nothing listens there, or the sandbox cannot be reached.
+        """
+        sandbox = service.connected(self._access, self._identity, self._timeout_s)
+        command = f"{PYTHON} {OURS}/joined.py {port} text"
+        with service.ours(f"port {port} cannot be reached"):
+            handle = sandbox.commands.run(command, background=True, stdin=True, timeout=0, retain_output=False)
+            said = _said(handle, port)
+            next(said)
+        ours, theirs = socket.socketpair()
+        threading.Thread(target=_carry_in, args=(theirs, handle), daemon=True).start()
+        threading.Thread(target=_carry_out, args=(theirs, said), daemon=True).start()
+        return ours
+
+    def close(self) -> None:
+        """Nothing is held."""
+
+
+def _said(handle: "e2b.CommandHandle[Any]", port: int) -> Iterator[bytes]:
+    """Yield nothing once it is connected, then what the port says.
+
+    Raises:
+        SandboxError: if it is not connected.
+    """
+    held = wrong = ""
+    try:
+        for out, told, _ in handle:
+            wrong += told or ""
+            *whole, held = (held + (out or "")).split("\n")
+            for line in whole:
+                yield base64.b64decode(line)
+        handle.wait()
+    except service.sdk().CommandExitException as error:
+        why = (wrong.strip().splitlines() or ["it does not say why"])[-1]
+        raise SandboxError(f"port {port} cannot be reached", why, LISTENS) from error
+
+
+def _carry_in(theirs: socket.socket, handle: "e2b.CommandHandle[Any]") -> None:
+    with contextlib.suppress(Exception):  # the other direction ends too then
+        while data := theirs.recv(BLOCK_BYTES):
+            handle.send_stdin(base64.b64encode(data).decode("ascii") + "\n", service.REQUEST_S)
+        handle.close_stdin(service.REQUEST_S)
+
+
+def _carry_out(theirs: socket.socket, said: Iterator[bytes]) -> None:
+    with theirs, contextlib.suppress(Exception):  # whoever reads sees the end
+        for data in said:
+            theirs.sendall(data)
+        theirs.shutdown(socket.SHUT_RDWR)
