@@ -18,16 +18,19 @@ from kasmon.model.event import (
 from kasmon.model.fleet import Fleet
 from kasmon.model.housing import Confinement, Housing, Kept, Usage
 from kasmon.model.permission import SessionId
-from kasmon.model.sandbox import MIB, Phase, Policy
+from kasmon.model.sandbox import MIB, Phase, Policy, Tier
 from kasmon.model.session import Session
+from kasmon.model.snapshot import Judged, Maker, Origin, Part, Snapshot
 from kasmon.model.state import SessionState
 from kasmon.sandbox.checkpoint.replay import Done
 from kasmon.sandbox.checkpoint.shelf import Checkpoint
+from kasmon.supervisor.remembered import Remembered
 from kasmon.supervisor.sandbox_past import Refused, SandboxPast
 from tests.fleets import NOW, asking, fleet, session, working
 
 SHA = "4f1c2b9ad0e7735c18a60f2e9b7d41c3a5e6f708"
 LEAK = ("the network can be reached", "it may write to /etc")
+LOST_MEMORY = "what its interpreters held is lost; its files are as they were"
 LOST = "the sandbox was found dead and made anew: what its interpreters held is lost; its files are as they were"
 
 
@@ -162,6 +165,79 @@ def past() -> SandboxPast:
                 fix=fix,
             ),
         ),
+    )
+
+
+MADE_BY = Maker(program="qemu 7.2.22", machine="pc-q35-7.2", cpu="Nehalem tcg", image="be76830d4681de88")
+SPENT = "it could not be resumed (its memory on disk is not used: it is truncated: memory has 4096 bytes of 91226112)"
+
+
+def memory(refused: str = "", *, ago: float = 165.0, tier: Tier = "microvm") -> Judged:
+    """What `numbers` sleeps in, of a machine."""
+    return Judged(
+        snapshot=Snapshot(
+            id="6ce25bfbf5a2",
+            session=SessionId("numbers"),
+            tier=tier,
+            at=NOW - ago,
+            turn=3,
+            disk_generation=2,
+            made_by=MADE_BY,
+            parts=(Part(name="memory", size_bytes=87 * MIB, sha256="0" * 64),),
+        ),
+        refused=refused,
+    )
+
+
+def remembered(refused: str = "", **fields: Any) -> SandboxPast:
+    """What is known of `numbers` where its sandbox is a machine that sleeps on disk."""
+    origin = Origin(source=SessionId("base"), name="base", at=NOW - 7200, is_whole=True, with_memory=True)
+    known = Remembered(snapshots=(memory(refused),), origin=origin, **fields)
+    policy = Policy(session=SessionId("numbers"), tier="microvm")
+    return msgspec.structs.replace(past(), policy=policy, refused=(), remembered=known)
+
+
+def machine(name: str, state: SessionState = SessionState.IDLE, tier: Tier = "microvm", **fields: Any) -> Session:
+    """A session of interpreters in a tier that keeps memory; nobody has looked into that from within."""
+    lived = fields.pop("housing", {})
+    base = {"tier": tier, "confinement": None}
+    return interpreters(name, state, sandbox=tier, housing=housing(**{**base, **lived}), **fields)
+
+
+def machines() -> Fleet:
+    """Sandboxes that keep memory, in every phase that a person may see."""
+    asleep: dict[str, Any] = {"phase": Phase.PAUSED, "standby_at": None, "usage": None}
+    moving: dict[str, Any] = {"is_intended": True, "standby_at": None, "usage": None}
+    return fleet(
+        machine("numbers", SessionState.PAUSED, ago=165, housing={**asleep, "snapshot": "6ce25bfbf5a2"}),
+        machine("train", SessionState.WORKING, ago=41, in_turn=True, last_line="python: model.fit(rows)"),
+        machine(
+            "train-2",
+            SessionState.PAUSED,
+            ago=3,
+            last_line="python: model.fit(rows)",
+            housing={**moving, "phase": Phase.PAUSING, "phase_at": NOW - 3},
+        ),
+        machine(
+            "etl",
+            SessionState.STARTING,
+            "gvisor",
+            ago=2,
+            last_line="bash: make all",
+            housing={**moving, "phase": Phase.RESUMING, "phase_at": NOW - 2, "snapshot": "x"},
+        ),
+        machine(
+            "scrape",
+            SessionState.STARTING,
+            "gvisor",
+            ago=1,
+            housing={**moving, "phase": Phase.HEALING, "is_intended": False, "phase_at": NOW - 1},
+        ),
+        machine("parse", SessionState.STANDBY, "gvisor", ago=1100, housing={**asleep, "held": True}),
+        machine("remote", SessionState.PAUSED, "e2b", ago=4000, housing={**asleep, "snapshot": "y"}),
+        machine("crunch", ago=300, housing={"lost": f"{SPENT}: {LOST_MEMORY}", "lost_at": NOW - 290}),
+        interpreters("plain", ago=500),
+        working("docs"),
     )
 
 

@@ -1,13 +1,21 @@
 """What every tier of sandbox promises: it can be created, found again, put to sleep, woken and destroyed by its id."""
 
+import socket
 from collections.abc import Container, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Literal, Protocol, runtime_checkable
+from typing import Literal, NamedTuple, Protocol, runtime_checkable
 
 import msgspec
 
 from kasmon.model.sandbox import Policy, Runtime, Size, Tier
-from kasmon.model.snapshot import Snapshot
+from kasmon.model.snapshot import Judged, Snapshot
+
+
+class Reason(NamedTuple):
+    """Why there is none of a tier here, and what would help."""
+
+    why: str
+    hint: str = ""
 
 
 class Probe(msgspec.Struct, frozen=True, kw_only=True):
@@ -75,6 +83,14 @@ class Proving(Protocol):
 
 
 @runtime_checkable
+class Walled(Protocol):
+    """A tier whose sandboxes have a kernel that is not this machine's: the agent inside tells how it is there."""
+
+    @property
+    def has_own_kernel(self) -> Literal[True]: ...
+
+
+@runtime_checkable
 class Gated(Protocol):
     """A tier whose sandboxes have a way out that can be changed while they live."""
 
@@ -88,6 +104,48 @@ class Gated(Protocol):
 
     def refusals(self, policy: Policy, since: float, /) -> str:
         """Whom it did not reach after *since*, and how that is allowed; empty where nobody was refused."""
+        ...
+
+
+@runtime_checkable
+class Mirrored(Protocol):
+    """A tier whose sandboxes have a copy of their folders, which come out with each answer."""
+
+    def refresh(self, policy: Policy, runtime: Runtime, /) -> tuple[str, ...]:
+        """Put what changed outside into the one that lives at *runtime*; what a person should know of it, as sentences.
+
+        Raises:
+            SandboxError: if it is gone, or does not answer.
+        """
+        ...
+
+
+class Connecting(Protocol):
+    """A way to the ports of one sandbox."""
+
+    def connect(self, port: int) -> socket.socket:
+        """A connection to 127.0.0.1:*port* inside.
+
+        Raises:
+            SandboxError: if nothing listens there, or it cannot be reached.
+        """
+        ...
+
+    def close(self) -> None:
+        """Leave; idempotent. Connections that were made stay."""
+        ...
+
+
+@runtime_checkable
+class Reachable(Protocol):
+    """A tier whose sandboxes' ports can be reached from this machine, while they are awake."""
+
+    def ports(self, policy: Policy, runtime: Runtime, /) -> Connecting:
+        """The way to the ports of the one that lives at *runtime*.
+
+        Raises:
+            SandboxError: if it is gone, or cannot be reached.
+        """
         ...
 
 
@@ -118,6 +176,18 @@ class Elsewhere(Protocol):
     @property
     def is_elsewhere(self) -> Literal[True]: ...
 
+    def learn(self, variables: Mapping[str, str], /) -> None:
+        """Take what this process needs to reach them from *variables* of who wants something of it, if it is there."""
+        ...
+
+    def fetch(self, policy: Policy, /) -> None:
+        """Bring the folders of this machine up to what the sandbox of *policy* has in them, where it runs; for its end.
+
+        Raises:
+            SandboxError: if that cannot be done.
+        """
+        ...
+
 
 @runtime_checkable
 class Remembering(Protocol):
@@ -129,6 +199,18 @@ class Remembering(Protocol):
 
     def kept(self, policy: Policy, /) -> Snapshot | None:
         """The memory on disk that *policy*'s sandbox can go on from, by its record; None where there is none."""
+        ...
+
+
+@runtime_checkable
+class Recorded(Protocol):
+    """A tier that keeps memories on this machine's disk, each with a record of what it is."""
+
+    def judged(self, policy: Policy, /, *, whole: bool = False) -> Judged | None:
+        """The last memory of *policy*'s sandbox on disk, whether it may be gone on from or not; None if there is none.
+
+        Its files are read through, which takes as long as that does, only where it is to be told of the *whole*.
+        """
         ...
 
 
@@ -156,6 +238,10 @@ class Sandbox(Protocol):
 
     def probe(self) -> Probe:
         """Try it."""
+        ...
+
+    def missing(self) -> Reason | None:
+        """What it takes that is not here, as far as that is seen at once, without trying; None where nothing is."""
         ...
 
     def workspace(self, policy: Policy, /) -> str:

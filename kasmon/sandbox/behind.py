@@ -14,9 +14,13 @@ from kasmon.boot import boot
 from kasmon.errors import KasmonError, SandboxError
 from kasmon.model.command import Launch
 from kasmon.model.event import ConfinementSeen
-from kasmon.model.sandbox import Runtime
+from kasmon.model.permission import SessionId
+from kasmon.model.sandbox import Policy, Runtime
 from kasmon.paths import Places
 from kasmon.process import fields, started_at
+from kasmon.sandbox.base import Elsewhere
+from kasmon.sandbox.far import proof
+from kasmon.sandbox.far.quarters import Lodging, Stay, lodging, stay, waits
 from kasmon.sandbox.inmate import NOTICES, policy_of
 from kasmon.sandbox.jail.arguments import INSIDE
 from kasmon.sandbox.jail.bubblewrap import Jail
@@ -25,6 +29,9 @@ from kasmon.sandbox.jail.process import children, is_inside, lives, name_inside,
 LOOK_S: Final = 10.0
 """How long a jail may take until its agent is there."""
 PAUSE_S: Final = 0.01
+LODGE_S: Final = 180.0
+"""How long a sandbox with a kernel of its own may take until its agent is there."""
+LODGE_PAUSE_S: Final = 0.05
 FRONT: Final = frozenset({b"bwrap", b"env", b"prlimit"})
 """What an agent's process is, one after the other, before it is its program."""
 
@@ -35,6 +42,8 @@ def seen(places: Places, launch: Launch, front: int) -> ConfinementSeen | None:
     Returns None where *front* ended before an agent was there.
     """
     policy, jail = policy_of(places, launch.session), Jail(places)
+    if policy.tier != "jail":
+        return _lodged(places, policy, front)
     began, until = started_at(front), time.monotonic() + LOOK_S
     agent = None
     while began is not None and lives(front, began, boot()) and time.monotonic() < until:
@@ -52,8 +61,8 @@ def seen(places: Places, launch: Launch, front: int) -> ConfinementSeen | None:
         if policy.hosts:
             jail.belongs(policy, first)
     try:
-        proof = jail.prove(policy, agent, workdir=launch.workdir)
-        ok, faults = proof.ok, tuple(proof.mismatches)
+        shown = jail.prove(policy, agent, workdir=launch.workdir)
+        ok, faults = shown.ok, tuple(shown.mismatches)
     except SandboxError as error:
         ok, faults = False, (error.message,)
     return ConfinementSeen(
@@ -71,6 +80,60 @@ def seen(places: Places, launch: Launch, front: int) -> ConfinementSeen | None:
             notices=_notices(jail.ground.of(launch.session)),
         ),
     )
+
+
+def await_arrival(places: Places, session: SessionId, front: int) -> None:
+    """Return once the agent behind *front* is in its sandbox, where that takes its time; or *front* ended. Blocks."""
+    policy = policy_of(places, session)
+    if policy.tier != "jail":
+        _arrived(lodging(places, policy).ground.of(session), front)
+
+
+def _arrived(ground: Path, front: int) -> Stay | None:
+    """What *front* noted once its agent was inside; None where it ended, or takes longer than `LODGE_S`."""
+    began, until = started_at(front), time.monotonic() + LODGE_S
+    while (noted := stay(ground)) is None or noted.front != front:
+        if began is None or not lives(front, began, boot()) or time.monotonic() > until:
+            return None
+        time.sleep(LODGE_PAUSE_S)
+    return noted
+
+
+def _lodged(places: Places, policy: Policy, front: int) -> ConfinementSeen | None:
+    """As `seen`, of one that its front reaches over a line: no process of this machine is it."""
+    tier = lodging(places, policy)
+    ground = tier.ground.of(policy.session)
+    noted = _arrived(ground, front)
+    if noted is None and started_at(front) is None:
+        return None
+    if noted is None:
+        return ConfinementSeen(at=time.time(), tier=policy.tier, ok=False, mismatches=("it was not there in time",))
+    ok, mismatches = _proven(tier, policy, noted.runtime, is_asleep=waits(ground))
+    return ConfinementSeen(
+        at=time.time(),
+        tier=policy.tier,
+        ok=ok,
+        mismatches=mismatches,
+        is_proven=not isinstance(tier, Elsewhere),
+        runtime=msgspec.structs.replace(
+            noted.runtime, front=front, notices=(*noted.notices, noted.lost) if noted.lost else noted.notices
+        ),
+    )
+
+
+def _proven(tier: Lodging, policy: Policy, runtime: Runtime, *, is_asleep: bool) -> tuple[bool, tuple[str, ...]]:
+    """Whether the sandbox is as it should be, by what the agent inside finds there; and what is not.
+
+    One that *is_asleep* is not asked, and who keeps it notes nothing of that; nor is one that is a service's.
+    """
+    if is_asleep:
+        return True, ()
+    if not tier.find(policy, runtime):
+        return False, ("its sandbox is gone",)
+    if isinstance(tier, Elsewhere):
+        return True, ()
+    found = proof.seen(runtime)
+    return found if found is not None else (False, ("the agent inside cannot tell how it is there",))
 
 
 def agent_behind(front: int) -> int | None:

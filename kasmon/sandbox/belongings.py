@@ -24,9 +24,12 @@ CONTEXT: Final = f"{SESSION}/context.json"
 NOTES: Final = f"{SESSION}/hooks.jsonl"
 OURS: Final = Path(__file__).resolve().parent.parent / "emit.py"
 """`kasmon-emit`, which an agent's hooks run."""
-EMIT: Final = (PYTHON, "-I", "-S", f"{SESSION}/emit.py", NOTES)
-"""The command of a hook inside."""
 SHIM: Final = f'#!/bin/sh\nexec {PYTHON} -I -S {INSIDE}/ctx.py "$@"\n'
+
+
+def emit(folder: str = SESSION) -> tuple[str, ...]:
+    """The command of a hook inside, where the folder lies at *folder*."""
+    return (PYTHON, "-I", "-S", f"{folder}/emit.py", f"{folder}/hooks.jsonl")
 
 
 class Belongings:
@@ -39,6 +42,11 @@ class Belongings:
     def notes(self) -> Path:
         """What those inside wrote to their host."""
         return self.folder / "hooks.jsonl"
+
+    @property
+    def context(self) -> Path:
+        """What those inside may know of their place."""
+        return self.folder / "context.json"
 
     @property
     def binds(self) -> tuple[Bind, ...]:

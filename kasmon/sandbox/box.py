@@ -12,7 +12,7 @@ from kasmon.errors import KasmonError, SandboxError, SandboxUnreachableError
 from kasmon.model.housing import Housing
 from kasmon.model.sandbox import Interpreter, Phase, Runtime
 from kasmon.sandbox import gauge, heal, leak
-from kasmon.sandbox.base import Elsewhere, Remembering, Slept
+from kasmon.sandbox.base import Elsewhere, Recorded, Remembering, Slept
 from kasmon.sandbox.credential import Looked
 from kasmon.sandbox.use import Use
 from kasmon.sandbox.within import Within
@@ -23,6 +23,8 @@ MEMORY_LOST: Final = "what its interpreters held is lost"
 FILES_KEPT: Final = "its files are as they were"
 PREWARMED: Final[tuple[Interpreter, ...]] = ("bash", "python")
 """Started with the sandbox, so that no run waits for that; node takes too much memory."""
+STILL_KEPT: Final = "Its memory is on disk as before: try again, or remove the session."
+COPIED: Final = "it is a copy of another one, with its memory"
 NOT_DONE: Final = "its host went away before it was done"
 
 
@@ -40,6 +42,8 @@ class Box(Use):
         self.settle()
         journal = self.journal
         known = journal.housing
+        if not known.generation and self._inherits():
+            return self.wake()
         if known.phase is Phase.EXPIRED:
             lost = ""
             if known.is_intended:
@@ -83,9 +87,11 @@ class Box(Use):
         was_asleep = not self.runs
         return self._awake(Slept(held=known.held, snapshot=known.snapshot), was_asleep=was_asleep)
 
-    def sleep(self, *, to_disk: bool = False, why: str = "") -> None:
+    def sleep(self, *, to_disk: bool = False, why: str = "") -> str:
         """Put it to sleep, without the values of credentials, which it has again once it is awake. What code wrote down
         of these itself is named. Where it fails that is told as a warning, and the sandbox goes on.
+
+        Why it does not sleep so; empty where it does.
 
         Raises:
             SandboxError: if it neither sleeps nor runs after this.
@@ -93,10 +99,11 @@ class Box(Use):
         known = self.journal.housing
         to_disk = to_disk or isinstance(self.tier, Elsewhere)
         if known.phase is Phase.PAUSED and (known.held is not to_disk or not known.held):
-            return
+            return ""
         if to_disk and not self.tier.keeps_memory:
-            self.journal.tell(f"The sandbox was not paused to disk: a {self.policy.tier} cannot keep its memory there.")
-            return
+            failed = f"a {self.policy.tier} cannot keep its memory on disk"
+            self.journal.tell(f"The sandbox was not paused to disk: {failed}.")
+            return failed
         if not self.runs:
             self.wake()
         runtime = self.journal.housing.runtime
@@ -106,7 +113,7 @@ class Box(Use):
         except KasmonError as error:
             self.journal.tell(f"The sandbox was not put to sleep: {error.message}")
             self.refill()
-            return
+            return error.message.rstrip(".")
         held = not to_disk
         self.journal.move(Phase.PAUSING, intended=True, held=held, why=why, counters=self._counted())
         try:
@@ -114,13 +121,14 @@ class Box(Use):
         except KasmonError as error:
             self.journal.tell(f"The sandbox was not put to sleep: {error.message}")
             self._awake(Slept(held=True), was_asleep=True)
-            return
+            return error.message.rstrip(".")
         if slept.held:
             self._tell_leaks(runtime, looked)
         else:
             self._let_go()
         self.journal.move(Phase.PERSISTING, held=slept.held, snapshot=slept.snapshot)
         self.journal.move(Phase.PAUSED, held=slept.held, snapshot=slept.snapshot, why=why)
+        return ""
 
     def end(self, why: str) -> None:
         """Leave nothing of it but its files and its checkpoints. Idempotent.
@@ -173,6 +181,14 @@ class Box(Use):
         journal.move(Phase.RUNNING, why=why, lost=lost)
         return lost
 
+    def _inherits(self) -> bool:
+        """Whether it begins with the memory of another one, which was laid down for it; it sleeps in that then."""
+        judged = self.tier.judged(self.policy) if isinstance(self.tier, Recorded) else None
+        if judged is None:
+            return False
+        self.journal.move(Phase.PAUSED, runtime=Runtime(), generation=1, snapshot=judged.snapshot.id, why=COPIED)
+        return True
+
     def _is_kept(self, known: Housing) -> bool:
         """Whether its memory is on disk though nobody could note that; it is noted then."""
         if known.phase not in (Phase.PAUSING, Phase.RESUMING) or not isinstance(self.tier, Remembering):
@@ -181,6 +197,13 @@ class Box(Use):
             return False
         self.journal.move(Phase.PAUSED, snapshot=snapshot.id, why=known.why)
         return True
+
+    def _sleeps_on_disk(self) -> bool:
+        """Whether it lives nowhere, and may be gone on from as if nobody had tried. Who keeps one elsewhere says so."""
+        tier, policy = self.tier, self.policy
+        if isinstance(tier, Elsewhere) or not isinstance(tier, Remembering):
+            return False
+        return tier.adopt(policy) is None and tier.kept(policy) is not None
 
     def _adopted(self, known: Housing) -> bool:
         """Whether it lives elsewhere than was noted; it is noted then."""
@@ -262,7 +285,13 @@ class Box(Use):
                 journal.move(Phase.PAUSED, held=slept.held, snapshot=slept.snapshot)
                 raise
             except KasmonError as error:
-                return self.begin_anew(f"it could not be resumed ({error.message.rstrip('.')})")
+                why = error.message.rstrip(".")
+                if not slept.held and self._sleeps_on_disk():
+                    journal.move(Phase.PAUSED, held=False, snapshot=slept.snapshot)
+                    raise SandboxUnreachableError(
+                        f"the sandbox of {self.policy.session!r} was not woken", why, STILL_KEPT
+                    ) from error
+                return self.begin_anew(f"it could not be resumed ({why})")
         journal.move(Phase.HEALING, runtime=runtime, held=slept.held)
         if not was_asleep or not slept.held:
             gauge.prove(self.tier, self.policy, runtime, self.journal)

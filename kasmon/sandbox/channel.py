@@ -17,7 +17,7 @@ from kasmon.errors import AgentLostError, SandboxError, UsageError
 from kasmon.model.sandbox import Interpreter, Ran, Service
 from kasmon.sandbox.line import Line, LineError, packed
 from kasmon.sandbox.lines import Lines
-from kasmon.sandbox.said import AgentState, Heard, Pong, Said
+from kasmon.sandbox.said import AgentState, Heard, Looked, Pong, Said
 from kasmon.sandbox.within import Output, Reaction, Saved
 
 LIMIT_S: Final = 10.0
@@ -26,6 +26,7 @@ LOOK_S: Final = 10.0
 """A run that waits for others is waited for; so often it is looked whether the agent lives."""
 BEYOND_S: Final = 15.0
 """How much longer than its time a run may take: to be interrupted, to be ended, to be told."""
+LEVEL_S: Final = 60.0
 STATE_S: Final = 90.0
 PART_BYTES: Final = 4 * 1024 * 1024
 STATE_BYTES: Final = 64 * 1024 * 1024
@@ -151,6 +152,17 @@ class Channel:
         said = self._ask({"type": "prewarm", "interpreters": list(interpreters)}, limit_s=40.0)
         return {name: str(told.lost) for name, told in said.interpreters.items() if told.lost}
 
+    def surround(self, variables: Mapping[str, str]) -> None:
+        """Let all that runs inside from now on have *variables*, and the interpreters that run already.
+
+        Raises:
+            SandboxError: if one of those cannot be told.
+        """
+        said = self._ask({"type": "surround", "variables": dict(variables)}, limit_s=40.0)
+        for name, told in said.interpreters.items():
+            if told.lost:
+                raise SandboxError(f"{name} does not have its variables", str(told.lost))
+
     def ping(self, nonce: str) -> AgentState:
         """How the agent stands, asked with *nonce*.
 
@@ -172,6 +184,17 @@ class Channel:
             now=pong.now,
             workers=pong.workers,
             services=pong.services,
+        )
+
+    def look(self) -> Looked | None:
+        """What the agent finds of where it is; None where it is of a kasmon that did not ask for that."""
+        said = self._lines.ask(_frame({"id": "", "type": "look"}), lambda line: line.receive(Looked, _soon()))
+        return said if said.type == "answer" else None
+
+    def level(self) -> None:
+        """What is mirrored of its folders outside is there as it is inside when this returns."""
+        self._lines.ask(
+            _frame({"id": "", "type": "level"}), lambda line: line.receive(Said, time.monotonic() + LEVEL_S)
         )
 
     def set_clock(self, at: float) -> float:

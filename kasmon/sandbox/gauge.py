@@ -4,7 +4,8 @@ from kasmon.errors import KasmonError
 from kasmon.model.event import ConfinementSeen, SandboxMeasured
 from kasmon.model.housing import is_news
 from kasmon.model.sandbox import Policy, Runtime
-from kasmon.sandbox.base import Measured, Proving, Sandbox
+from kasmon.sandbox.base import Measured, Proving, Sandbox, Walled
+from kasmon.sandbox.far.proof import seen
 from kasmon.sandbox.journal import Journal
 
 
@@ -33,11 +34,17 @@ def measure(tier: Sandbox, policy: Policy, journal: Journal) -> None:
 
 def prove(tier: Sandbox, policy: Policy, runtime: Runtime, journal: Journal) -> None:
     """Note whether the sandbox at *runtime* is confined as *policy* wants; one that cannot be looked at is not."""
-    if not isinstance(tier, Proving):
+    if isinstance(tier, Proving):
+        try:
+            proof = tier.prove(policy, runtime.pid)
+            ok, mismatches = proof.ok, tuple(proof.mismatches)
+        except KasmonError as error:
+            ok, mismatches = False, (error.message,)
+    elif isinstance(tier, Walled):
+        found = seen(runtime)
+        if found is None:
+            return
+        ok, mismatches = found
+    else:
         return
-    try:
-        proof = tier.prove(policy, runtime.pid)
-        ok, mismatches = proof.ok, tuple(proof.mismatches)
-    except KasmonError as error:
-        ok, mismatches = False, (error.message,)
     journal.note(ConfinementSeen(at=journal.clock(), tier=policy.tier, ok=ok, mismatches=mismatches))

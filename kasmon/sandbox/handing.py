@@ -12,13 +12,27 @@ from pathlib import Path, PurePosixPath
 from typing import Final
 
 from kasmon.errors import RefusedError
-from kasmon.model.sandbox import Handed
+from kasmon.model.sandbox import Handed, Policy
 from kasmon.paths import expanded
 
 FILE_BYTES: Final = 1024 * 1024
+ON_DISK: Final = (
+    "what it was handed (credentials, or copies of files) would be in its memory on disk, where no secret goes: it"
+    " sleeps in memory only, and ends where it would be paused to disk"
+)
+AT_A_SERVICE: Final = (
+    "what it was handed (credentials, or copies of files) would be in its memory at the service, where no secret is"
+    " kept: it is never paused there, and ends where it would be"
+)
+"""Why what an agent inside holds is not kept."""
 _FOLDER: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _OLD: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _NEW: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+
+
+def keeps_memory(policy: Policy) -> bool:
+    """Whether what an agent inside holds may be kept: not where it was handed what must not be there."""
+    return not policy.credentials and not any(expanded(file.source).exists() for file in policy.files)
 
 
 def place(handed: Handed) -> str:

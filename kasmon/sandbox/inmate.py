@@ -15,23 +15,28 @@ import msgspec
 from kasmon.errors import KasmonError, LaunchError, SandboxError, UnableError
 from kasmon.model.command import Launch
 from kasmon.model.permission import SessionId
-from kasmon.model.sandbox import Mount, Policy, Runtime
+from kasmon.model.sandbox import Mount, Policy, Runtime, Tier
 from kasmon.paths import Places, write_private
-from kasmon.sandbox import credential, handing, renewal
+from kasmon.sandbox import credential, handing, lodger, renewal
 from kasmon.sandbox.base import Slept
-from kasmon.sandbox.belongings import BIN, CONTEXT, Belongings, context
+from kasmon.sandbox.belongings import BIN, CONTEXT, Belongings, context, emit
+from kasmon.sandbox.channel import Channel
+from kasmon.sandbox.far import quarters
+from kasmon.sandbox.far.carried import KASMON, SCRIPTED
+from kasmon.sandbox.far.quarters import FOLDER, lodging, stay
 from kasmon.sandbox.jail.bubblewrap import Jail
+from kasmon.sandbox.jail.ground import Ground, may_use
+from kasmon.sandbox.tiers import load
 
 NOTICES: Final = "notices.json"
 """In a ground: what a person should know of how its jail was made."""
-SCRIPTED: Final = "kasmon.scripted"
-KASMON: Final = Path(__file__).resolve().parent.parent
 LOCATIONS: Final = (
     "CLAUDE_CONFIG_DIR", "CODEX_HOME", "CURL_CA_BUNDLE", "GEMINI_CLI_HOME", "NODE_EXTRA_CA_CERTS", "OPENCODE_CONFIG",
     "OPENCODE_CONFIG_DIR", "REQUESTS_CA_BUNDLE", "SSL_CERT_DIR", "SSL_CERT_FILE",
 )  # fmt: skip
 """Variables that name a file or folder of this machine, which is mostly not there inside."""
 SEEN: Final = ("/usr/", "/etc/ssl/")
+ENDS: Final = "It ends once nobody used it for long; `kasmon restart {}` begins it anew in its conversation."
 
 
 class Inmate(msgspec.Struct, frozen=True, kw_only=True):
@@ -73,12 +78,45 @@ def policy_of(places: Places, session: SessionId) -> Policy:
 
 def home_of(places: Places, session: SessionId) -> Path:
     """What is the home folder inside, whether it is there or not."""
-    return Jail(places).ground.home(session)
+    return _ground(places, session).home(session)
+
+
+def copy_of(places: Places, session: SessionId) -> Path:
+    """Where the copy of its folder is that its sandbox works on, where it works on one."""
+    return _ground(places, session).of(session) / "workspace"
+
+
+def works_on_copy(places: Places, session: SessionId, folder: Path) -> bool:
+    """Whether its sandbox cannot work in *folder* itself: only root may write there, and nobody inside is root."""
+    return not may_use(folder, _ground(places, session).owner, writable=True)
+
+
+def level(places: Places, session: SessionId) -> None:
+    """Have its folder here as it is inside, where that is mirrored and it is awake. Blocks.
+
+    Raises:
+        SandboxError: if it does not answer.
+    """
+    policy = policy_of(places, session)
+    noted = None if policy.tier == "jail" else stay(lodging(places, policy).ground.of(session))
+    if noted is not None:
+        with contextlib.closing(Channel(noted.runtime.socket)) as inside:
+            inside.level()
 
 
 def notes_of(places: Places, session: SessionId) -> Path:
     """The file of what those inside say to their host, whether it is there or not."""
-    return Belongings(Jail(places).ground.of(session)).notes
+    return Belongings(_ground(places, session).of(session)).notes
+
+
+def apart(places: Places, session: SessionId) -> tuple[str, ...]:
+    """What of its folders is not the same on both sides, where it has copies of them: a sentence each, once."""
+    return quarters.apart(_ground(places, session).of(session))
+
+
+def emit_of(places: Places, session: SessionId) -> tuple[str, ...]:
+    """The command by which a hook inside leaves a note."""
+    return emit() if _tier(places, session) == "jail" else emit(FOLDER)
 
 
 def confined(
@@ -101,8 +139,9 @@ def confined(
         LaunchError: if it cannot be started there; the message says why.
     """
     try:
-        _must_be_jail(launch)
         policy, jail = policy_of(places, launch.session), Jail(places)
+        if policy.tier != "jail":
+            return _lodged(places, launch, policy, argv, seen_inside(policy, launch.workdir, variables), around)
         if SCRIPTED in argv:  # it is a part of kasmon
             policy = msgspec.structs.replace(policy, mounts=(*policy.mounts, Mount(source=str(KASMON))))
         handed = renewal.noted(jail.ground.of(launch.session))  # whoever had it before may have been killed
@@ -141,41 +180,75 @@ def confined(
     )
 
 
-def freeze(places: Places, session: SessionId, runtime: Runtime) -> None:
-    """Stop all in the sandbox of an agent; it keeps its memory. Blocks.
+def keeps_memory(places: Places, session: SessionId) -> bool:
+    """Whether its sandbox can be paused to disk, with what its agent holds."""
+    with contextlib.suppress(KasmonError):
+        policy = policy_of(places, session)
+        return policy.tier != "jail" and load(policy.tier, places).keeps_memory and handing.keeps_memory(policy)
+    return False
+
+
+def can_sleep(places: Places, session: SessionId) -> bool:
+    """Whether it can be put to sleep at all."""
+    with contextlib.suppress(KasmonError):
+        policy = policy_of(places, session)
+        return lodger.can_sleep(load(policy.tier, places), policy)
+    return True
+
+
+def freeze(places: Places, session: SessionId, runtime: Runtime, *, to_disk: bool = False, turn: int = 0) -> Slept:
+    """Stop all in the sandbox of an agent; it keeps its memory, and *to_disk* has no process then. Blocks.
 
     Raises:
+        UnableError: for *to_disk*, where its tier cannot, or it was handed what must not be there; elsewhere it cannot
+            sleep at all then.
         SandboxError: if it is gone, or somebody in it does not stop; all go on then.
     """
-    Jail(places).pause(policy_of(places, session), runtime)
+    policy = policy_of(places, session)
+    if not can_sleep(places, session):
+        raise UnableError(f"session {session!r} is not paused: {handing.AT_A_SERVICE}.", hint=ENDS.format(session))
+    if to_disk and not keeps_memory(places, session):
+        why = "a jail cannot keep its memory there" if policy.tier == "jail" else handing.ON_DISK
+        raise UnableError(
+            f"session {session!r} is not paused to disk: {why}.",
+            hint=f"`kasmon sandbox pause {session} --hold` does not.",
+        )
+    if policy.tier == "jail":
+        return Jail(places).pause(policy, runtime)
+    return lodger.asleep(places, policy, runtime, to_disk=to_disk, turn=turn)
 
 
-def thaw(places: Places, session: SessionId, runtime: Runtime) -> None:
-    """Let all in it go on. Blocks.
+def thaw(places: Places, session: SessionId, runtime: Runtime, slept: Slept | None = None) -> Runtime:
+    """Let all in it go on, from its memory on disk where it sleeps there; where it lives then. Blocks.
+
+    *slept* None: nobody knows how it sleeps, or whether it does.
 
     Raises:
+        SnapshotRefusedError: if that memory may not be gone on from.
         SandboxError: if it is gone.
     """
-    Jail(places).resume(policy_of(places, session), runtime, Slept(held=True))
+    policy = policy_of(places, session)
+    if policy.tier == "jail":
+        return Jail(places).resume(policy, runtime, Slept(held=True))
+    return lodger.awake(places, policy, runtime, slept)
 
 
-def left(places: Places, session: SessionId) -> tuple[str, ...]:
-    """End what is left of the jail of an agent that has ended, and take away what it was handed. Blocks.
+def left(places: Places, session: SessionId, *, spares_memory: bool = False) -> tuple[str, ...]:
+    """End what is left of the sandbox of an agent that has ended, and take away what it was handed. Blocks.
 
-    What became of a log-in that it renewed, a sentence each.
+    What became of a log-in that it renewed, a sentence each. *spares_memory*: the agent did not end, nobody sees it any
+    more: what sleeps on disk stays for its next start.
 
     Raises:
         SandboxError: if something of it is left.
     """
-    policy, jail = policy_of(places, session), Jail(places)
+    policy = policy_of(places, session)
+    if policy.tier != "jail":
+        return lodger.left(places, policy, spares_memory=spares_memory)
+    jail = Jail(places)
     handed = renewal.noted(jail.ground.of(session))
     jail.destroy(policy, None)
-    home = jail.ground.home(session)
-    if not home.is_dir():
-        return ()
-    told = renewal.bring_back(policy.files, home, handed)
-    handing.take_away(policy.files, home)
-    return told
+    return lodger.taken_back(policy, jail.ground.home(session), handed)
 
 
 def forget(places: Places, session: SessionId) -> str:
@@ -184,16 +257,42 @@ def forget(places: Places, session: SessionId) -> str:
     Raises:
         SandboxError: if something of it is left.
     """
+    policy = policy_of(places, session)
+    if policy.tier != "jail":
+        return lodger.forget(places, policy)
     left(places, session)
     workdir = "/"  # nobody's: a copy of what is not known stays
     with contextlib.suppress(OSError, msgspec.DecodeError, UnicodeDecodeError):
         workdir = msgspec.json.decode(places.launch(session).read_bytes(), type=Launch).workdir
-    return Jail(places).forget(policy_of(places, session), workdir)
+    return Jail(places).forget(policy, workdir)
 
 
-def _must_be_jail(launch: Launch) -> None:
-    if launch.sandbox != "jail":
-        raise UnableError(f"no agent runs in a sandbox {launch.sandbox!r} with this version of kasmon.")
+def _lodged(
+    places: Places,
+    launch: Launch,
+    policy: Policy,
+    argv: Sequence[str],
+    variables: Mapping[str, str],
+    around: Mapping[str, str],
+) -> Inmate:
+    made = lodger.confined(places, launch, policy, argv, variables, around)
+    _secrets[launch.session] = made.secrets
+    return Inmate(command=made.command, home=made.home, notes=made.notes, secrets=made.secrets)
+
+
+def _tier(places: Places, session: SessionId) -> Tier:
+    with contextlib.suppress(SandboxError):
+        return policy_of(places, session).tier
+    return "jail"
+
+
+def _ground(places: Places, session: SessionId) -> Ground:
+    """What its sandbox stands on; a jail's, where nothing says otherwise."""
+    with contextlib.suppress(KasmonError):
+        policy = policy_of(places, session)
+        if policy.tier != "jail":
+            return lodging(places, policy).ground
+    return Jail(places).ground
 
 
 def seen_inside(policy: Policy, workdir: str, variables: Mapping[str, str]) -> dict[str, str]:

@@ -78,7 +78,8 @@ class Journal:
         born_at = at if is_new and known.phase is Phase.EXPIRED else known.born_at
         is_used = is_new or is_used or phase is Phase.RESUMING
         used = msgspec.structs.replace(known, used_at=at if is_used else used_at or known.used_at, born_at=born_at)
-        standby_at, expires_at = deadlines(used, self._terms, keeps_memory=self._keeps_memory)
+        is_on_disk = phase is Phase.PAUSED and not held
+        to_come = deadlines(used, self._terms, keeps_memory=self._keeps_memory, is_on_disk=is_on_disk)
         step: Literal["intended", "confirmed"] = "intended" if intended else "confirmed"
         self.note(
             SandboxMoved(
@@ -89,8 +90,9 @@ class Journal:
                 runtime=runtime,
                 generation=known.generation if generation is None else generation,
                 turn=known.turn,
-                standby_at=None if phase is Phase.PAUSED else standby_at,
-                expires_at=expires_at,
+                standby_at=None if phase is Phase.PAUSED else to_come.standby_at,
+                pause_at=to_come.pause_at,
+                expires_at=to_come.expires_at,
                 held=held,
                 snapshot=snapshot,
                 counters=dict(known.counters if counters is None else counters),

@@ -11,7 +11,7 @@ It sleeps only where no turn runs: once a turn at most, never between the calls 
 """
 
 from enum import StrEnum
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import msgspec
 
@@ -85,16 +85,34 @@ def due(housing: Housing, terms: Terms, *, keeps_memory: bool, in_turn: bool) ->
     return min(steps, key=lambda step: (step.at, step.step is Step.STANDBY), default=None)
 
 
-def deadlines(housing: Housing, terms: Terms, *, keeps_memory: bool) -> tuple[float | None, float | None]:
-    """When it goes to sleep, and when it is paused or ends, if nobody uses it; None where it never does."""
-    runs = msgspec.structs.replace(housing, phase=Phase.RUNNING)
+class Deadlines(NamedTuple):
+    """When what happens to a sandbox that nobody uses, in seconds since the epoch; None where it never does."""
+
+    standby_at: float | None
+    """It goes to sleep, its memory held."""
+    pause_at: float | None
+    """It is paused: its memory is on disk from then on. Where it ends before that: None."""
+    expires_at: float | None
+    """It ends."""
+
+
+def deadlines(housing: Housing, terms: Terms, *, keeps_memory: bool, is_on_disk: bool = False) -> Deadlines:
+    """What comes when.
+
+    *is_on_disk*: it sleeps there from now on, where only its lifetime ends it.
+    """
+    runs = msgspec.structs.replace(housing, phase=Phase.PAUSED if is_on_disk else Phase.RUNNING, held=False)
     wakeful = msgspec.structs.replace(terms, standby_after_s=0.0)
-    ends = due(runs, wakeful, keeps_memory=keeps_memory, in_turn=False)
-    expires_at = None if ends is None else ends.at
-    standby_at = housing.used_at + terms.standby_after_s if terms.standby_after_s else None
-    if standby_at is not None and expires_at is not None and standby_at >= expires_at:
+    first = due(runs, wakeful, keeps_memory=keeps_memory, in_turn=False)
+    pause_at = first.at if first is not None and first.step is Step.PAUSE else None
+    ends = first
+    if pause_at is not None:
+        paused = msgspec.structs.replace(runs, phase=Phase.PAUSED, held=False)
+        ends = due(paused, wakeful, keeps_memory=keeps_memory, in_turn=False)
+    standby_at = housing.used_at + terms.standby_after_s if terms.standby_after_s and not is_on_disk else None
+    if standby_at is not None and first is not None and standby_at >= first.at:
         standby_at = None
-    return standby_at, expires_at
+    return Deadlines(standby_at, pause_at, None if ends is None else ends.at)
 
 
 def told(seconds: float) -> str:

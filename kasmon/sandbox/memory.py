@@ -14,7 +14,7 @@ import hashlib
 import os
 import secrets
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final
 
@@ -24,7 +24,7 @@ from kasmon.boot import boot
 from kasmon.errors import SandboxError, SnapshotRefusedError
 from kasmon.model.permission import SessionId
 from kasmon.model.sandbox import Tier
-from kasmon.model.snapshot import Maker, Part, Snapshot, refusal
+from kasmon.model.snapshot import Judged, Maker, Part, Snapshot, refusal
 from kasmon.paths import private_folder, write_private
 from kasmon.sandbox.jail.tree import raze
 
@@ -86,6 +86,20 @@ class Memories:
         finally:
             raze(fresh.folder)
 
+    def left(self, identity: str) -> "Draft | None":
+        """The draft of this id, which another process was killed over before it counted; None if it does, or is gone.
+
+        Raises:
+            OSError: if it cannot be taken up.
+        """
+        draft, placed = Draft(self, identity), self.folder / identity
+        if self._state().current == identity:
+            return None
+        if placed.is_dir() and not draft.folder.exists():
+            (placed / RECORD).unlink(missing_ok=True)
+            placed.rename(draft.folder)
+        return draft if draft.folder.is_dir() else None
+
     def confirmed(self, draft: "Draft", made_by: Maker, turn: int) -> Snapshot:
         """Let *draft* count, and the one before it go.
 
@@ -123,12 +137,41 @@ class Memories:
             raise SnapshotRefusedError(why)
         return snapshot
 
+    def judged(self, made_by: Callable[[], Maker], *, whole: bool = False) -> Judged | None:
+        """The one that counts, whether something may go on from it or not; None where there is none.
+
+        Args:
+            made_by: what would read it; may raise a `SandboxError`.
+            whole: read its parts through; else only what is said of them and how long they are is looked at.
+        """
+        if (snapshot := self.current()) is None:
+            return None
+        try:
+            why = refusal(snapshot, self._session, made_by(), self._state().disk_generation)
+        except SandboxError as error:
+            why = error.message.rstrip(".")
+        why = why or self._damage(snapshot, whole=whole)
+        return Judged(snapshot=snapshot, refused=why, is_this_boot=snapshot.boot == boot())
+
     def used(self, snapshot: Snapshot) -> None:
         """Something goes on from *snapshot* as soon as this returns: nothing ever does again. On disk then."""
         write_private(
             self.folder / snapshot.id / RECORD, _encoded(msgspec.structs.replace(snapshot, used_at=time.time()))
         )
         self.moved_on()
+
+    def given_back(self, snapshot: Snapshot) -> None:
+        """Nothing went on from *snapshot* after all, nor ran on the disk since it was `used`: something may again.
+
+        Whoever calls this has proof. What another memory counts by then, or the one of another use, stays as it is.
+
+        Raises:
+            OSError: if that cannot be written; it stays used.
+        """
+        known, state = self.current(), self._state()
+        if known is not None and known.id == snapshot.id and state.disk_generation == snapshot.disk_generation + 1:
+            fresh = msgspec.structs.replace(snapshot, used_at=None, disk_generation=state.disk_generation)
+            write_private(self.folder / snapshot.id / RECORD, _encoded(fresh))
 
     def drop(self) -> None:
         """Forget them all, their disk's generation too. Idempotent.
@@ -159,14 +202,14 @@ class Memories:
         fresh.rename(self.folder / snapshot.id)
         _synced(self.folder)
 
-    def _damage(self, snapshot: Snapshot) -> str:
+    def _damage(self, snapshot: Snapshot, *, whole: bool = True) -> str:
         for part in snapshot.parts:
             path = self.path(snapshot, part.name)
             try:
                 size = path.stat().st_size
                 if size < part.size_bytes:
                     return f"it is truncated: {part.name} has {size} bytes of {part.size_bytes}"
-                if _part(path) != part:
+                if size > part.size_bytes or (whole and _part(path) != part):
                     return f"it is damaged: {part.name} is not what was written"
             except OSError as error:
                 return f"it is damaged: {part.name} cannot be read ({error.strerror})"

@@ -54,6 +54,21 @@ class Pong(msgspec.Struct, frozen=True):
     services: dict[str, Standing]
 
 
+class Looked(msgspec.Struct, frozen=True, kw_only=True):
+    """What the agent inside finds of where it is; empty what the kernel in there does not say."""
+
+    type: str = "answer"
+    kernel: str = ""
+    """Its release and version."""
+    boot: str = ""
+    """The id of its boot."""
+    devices: tuple[str, ...] = ()
+    """Its network devices, by name."""
+    user: int = 0
+    capabilities: str = ""
+    """Hexadecimal."""
+
+
 class Told(msgspec.Struct, frozen=True):
     """What one interpreter says."""
 

@@ -5,6 +5,7 @@ not overwritten, in a sandbox as anywhere: so what is still there in the image i
 """
 
 import mmap
+from pathlib import Path
 from typing import TypeAlias
 
 from kasmon.sandbox.credential import SHORTEST, Looked, forms
@@ -24,3 +25,15 @@ def scrubbed(image: Image, looked: Looked) -> int:
             count += 1
             at = image.find(form, at + len(form))
     return count
+
+
+def scrubbed_file(path: Path, looked: Looked) -> int:
+    """Likewise in the file at *path*, which is not read as a whole.
+
+    Raises:
+        OSError: if it cannot be read and written.
+    """
+    if not path.stat().st_size:
+        return 0
+    with path.open("r+b") as file, mmap.mmap(file.fileno(), 0) as memory:
+        return scrubbed(memory, looked)

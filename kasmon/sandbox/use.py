@@ -10,7 +10,7 @@ import msgspec
 from kasmon.errors import KasmonError, RefusedError, UnableError
 from kasmon.model.sandbox import SIZES, Interpreter, Phase, Policy, Ran, Runtime
 from kasmon.sandbox import credential, gauge, heal
-from kasmon.sandbox.base import Gated, Sandbox
+from kasmon.sandbox.base import Gated, Mirrored, Sandbox
 from kasmon.sandbox.credential import Looked
 from kasmon.sandbox.journal import Journal
 from kasmon.sandbox.leak import Leaks
@@ -85,6 +85,7 @@ class Use:
         within = self.within
         if within is None or not self.runs:
             raise RefusedError(f"the sandbox of {self.policy.session!r} is {self.phase}: it runs nothing.")
+        self._refresh()
         allowed_s, began_at = SIZES[self.policy.size].time_s, time.time()
         ran = within.run(
             interpreter,
@@ -102,6 +103,17 @@ class Use:
         ):
             return msgspec.structs.replace(ran, hint=f"{ran.hint} {refused}".strip())
         return ran
+
+    def _refresh(self) -> None:
+        """Put what changed outside into a sandbox that has a copy."""
+        runtime = self.journal.housing.runtime
+        if isinstance(self.tier, Mirrored) and runtime is not None:
+            try:
+                told = self.tier.refresh(self.policy, runtime)
+            except KasmonError as error:
+                told = (f"What changed outside was not put into the sandbox: {error.message}",)
+            for sentence in told:
+                self.journal.tell(sentence)
 
     def allow(self, hosts: Sequence[str]) -> str:
         """Let it reach *hosts* too, from now on; why that is only for its next sandbox, empty where it is not.

@@ -1,4 +1,4 @@
-"""The agent inside, started as it is and confined by nothing: what it promises needs no jail."""
+"""The agent inside, for tests of what it promises: as it is, confined by nothing, or in a sandbox of a tier."""
 
 import json
 import os
@@ -11,15 +11,16 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Final, cast
+from typing import Any, Final
 
 import pytest
 
 from kasmon.model.permission import SessionId
-from kasmon.model.sandbox import Policy, Tier
-from kasmon.sandbox import tiers
+from kasmon.model.sandbox import INTERPRETERS, Policy
 from kasmon.sandbox.base import Sandbox
 from kasmon.sandbox.channel import Channel
+from kasmon.sandbox.e2b import service
+from kasmon.sandbox.e2b.tier import E2b
 
 INSIDE: Final = Path(__file__).parents[2] / "kasmon" / "sandbox" / "inside"
 PYTHON: Final = shutil.which("python3", path="/usr/bin") or sys.executable
@@ -29,6 +30,9 @@ FRAME_S: Final = 20.0
 
 class Agent:
     """One agent with a workspace and a home of its own; `path` is its socket."""
+
+    lacks: frozenset[str] = frozenset()
+    """What its tier says that it lacks."""
 
     def __init__(self, folder: Path, **environ: str) -> None:
         self.folder, self.path = folder, str(folder / "s")
@@ -70,6 +74,14 @@ class Agent:
     def connect(self) -> "Raw":
         self.connected.append(Raw(self.path))
         return self.connected[-1]
+
+    def freeze(self) -> None:
+        """Stop it, with all that runs in it where it is in a sandbox."""
+        self.process.send_signal(signal.SIGSTOP)
+
+    def thaw(self) -> None:
+        """Let it go on."""
+        self.process.send_signal(signal.SIGCONT)
 
     def hang_up(self) -> None:
         """End every connection that was made."""
@@ -129,13 +141,33 @@ class Raw:
 class Housed(Agent):
     """One in a sandbox of a tier: what needs the agent's own process or variables cannot be asked of it."""
 
-    def __init__(self, tier: Sandbox) -> None:
-        self.tier, self.policy = tier, Policy(session=SessionId("housed00"))
-        runtime = tier.create(self.policy)
-        self.path, self.workspace, self.connected = runtime.socket, Path(runtime.workspace), []
+    def __init__(self, tier: Sandbox, session: str) -> None:
+        self.tier, self.policy = tier, Policy(session=SessionId(session), tier=tier.tier)
+        self.runtime = tier.create(self.policy)
+        self.path, self.connected = self.runtime.socket, []
+        self.workspace = Path(self.runtime.workspace or tier.workspace(self.policy))
+        self.lacks = frozenset(getattr(tier, "lacks", ()))
 
-    def start(self) -> None:
-        pytest.skip("it is not started by the test here")
+    def begin_anew(self) -> None:
+        """Have nothing of what was done in it before."""
+        channel = self.channel()
+        for interpreter in INTERPRETERS:
+            channel.reset(interpreter)
+        channel.run("bash", "find . -mindepth 1 -delete", timeout_s=20)
+        channel.reset("bash")
+        channel.close()
+
+    def freeze(self) -> None:
+        if isinstance(self.tier, E2b):  # kasmon pauses none there in which something runs: the service does
+            service.paused(self.tier.access(), self.runtime.remote)
+        else:
+            self.slept = self.tier.pause(self.policy, self.runtime)
+
+    def thaw(self) -> None:
+        if isinstance(self.tier, E2b):
+            service.connected(self.tier.access(), self.runtime.remote, 60)
+        else:
+            self.runtime = self.tier.resume(self.policy, self.runtime, self.slept)
 
     def end(self) -> None:
         self.hang_up()
@@ -144,14 +176,7 @@ class Housed(Agent):
 
 @contextmanager
 def running(**environ: str) -> Iterator[Agent]:
-    """An agent for as long as the context is; in a sandbox of the tier that KASMON_INSIDE names, where it names one."""
-    if (tier := os.environ.get("KASMON_INSIDE")) and not environ:
-        housed = Housed(tiers.load(cast("Tier", tier)))
-        try:
-            yield housed
-        finally:
-            housed.end()
-        return
+    """An agent for as long as the context is, confined by nothing."""
     if sys.platform != "linux":
         pytest.skip("the agent inside is Linux's alone, as sandboxes are")
     folder = Path(tempfile.mkdtemp(prefix="ks-", dir="/tmp"))
@@ -161,6 +186,19 @@ def running(**environ: str) -> Iterator[Agent]:
     finally:
         agent.end()
         shutil.rmtree(folder, ignore_errors=True)
+
+
+FILES: Final = """
+import json, os, tempfile
+found = [os.path.join(top, name) for top, _, names in os.walk(tempfile.gettempdir()) for name in names]
+print(json.dumps({path: open(path, errors='replace').read() for path in found}))
+"""
+
+
+def temporary(channel: Channel) -> dict[str, str]:
+    """What lies where things are temporary inside: path -> content."""
+    found: dict[str, str] = json.loads(channel.run("python", FILES, timeout_s=20).stdout)
+    return found
 
 
 def _descendants(pid: int) -> list[int]:

@@ -18,7 +18,7 @@ from kasmon.boot import boot
 from kasmon.errors import SandboxError, UnableError
 from kasmon.model.sandbox import Policy, Runtime, Tier
 from kasmon.process import is_running, started_at
-from kasmon.sandbox.base import Probe, Slept
+from kasmon.sandbox.base import Probe, Reason, Slept
 from kasmon.sandbox.jail import sight
 from tests.waiting import until
 
@@ -42,6 +42,9 @@ class Bare:
         folder = Path(policy.workspace) if policy.workspace else self.root / policy.session / "workspace"
         folder.mkdir(parents=True, exist_ok=True)
         return str(folder)
+
+    def missing(self) -> Reason | None:
+        return None
 
     def probe(self) -> Probe:
         return Probe(tier=self.tier, ok=True)
@@ -88,7 +91,7 @@ class Bare:
         return is_running(runtime.pid, runtime.started, runtime.boot)
 
     def wrap(self, policy: Policy, argv: Sequence[str], workdir: str, variables: Mapping[str, str], /) -> list[str]:
-        return list(argv)
+        raise UnableError("this tier has no agents.")
 
     def pause(self, policy: Policy, runtime: Runtime, /, *, to_disk: bool = False, turn: int = 0) -> Slept:
         self._may()

@@ -16,7 +16,9 @@ from kasmon.sandbox.jail.bubblewrap import Jail
 from kasmon.sandbox.jail.ground import OF_ROOT, jail_user
 from kasmon.sandbox.jail.process import holder
 from kasmon.sandbox.jail.tree import raze
-from tests.sandbox.agents import Agent, running
+from tests.sandbox import gvisors
+from tests.sandbox.agents import Agent
+from tests.sandbox.insides import ALONE, KINDS, Inside, of_kind
 from tests.sandbox.required import need_jail, nothing_is_left
 
 TINY = Path(__file__).with_name("tiny")
@@ -78,10 +80,37 @@ def open_to_others(folder: Path) -> Path:
     return folder
 
 
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """The tests of interpreters are run by an agent alone, and unchanged in a sandbox of each tier.
+
+    `make test-sandboxes` runs them in jails, and those marked `core` in every tier; `make test-interpreters` runs all.
+    """
+    if "inside" not in metafunc.fixturenames or not _name(metafunc).startswith("test_inside_"):
+        return
+    is_core, is_patient = (metafunc.definition.get_closest_marker(name) is not None for name in ("core", "patient"))
+    often = {ALONE: is_patient, "jail": not is_patient}
+    kinds = []
+    for kind in KINDS:
+        marks = [] if kind == ALONE else [pytest.mark.tiers]
+        kinds.append(pytest.param(kind, marks=[*marks, pytest.mark.sandboxes] if often.get(kind, is_core) else marks))
+    metafunc.parametrize("inside", kinds, indirect=True, scope="session")
+
+
+def _name(metafunc: pytest.Metafunc) -> str:
+    return str(metafunc.module.__name__.rpartition(".")[2])
+
+
+@pytest.fixture(scope="session")
+def inside(request: pytest.FixtureRequest) -> Iterator[Inside]:
+    """Where the agents of the tests are."""
+    with of_kind(getattr(request, "param", ALONE)) as inside:
+        yield inside
+
+
 @pytest.fixture(scope="module")
-def agent() -> Iterator[Agent]:
-    """The agent of a sandbox without one, for all tests of a module."""
-    with running() as agent:
+def agent(inside: Inside) -> Iterator[Agent]:
+    """The agent of a sandbox, for all tests of a module."""
+    with inside.agent("first") as agent:
         yield agent
 
 
@@ -92,6 +121,13 @@ def shared() -> Iterator[Path]:
     folder.chmod(0o755)
     yield folder
     raze(folder)
+
+
+@pytest.fixture(autouse=True)
+def _newest_gvisor(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The one that `make gvisor` fetched, if it did and nobody named another."""
+    for name, value in gvisors.named().items():
+        monkeypatch.setenv(name, value)
 
 
 @pytest.fixture(autouse=True)

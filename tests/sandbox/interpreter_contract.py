@@ -1,4 +1,7 @@
-"""What the agent inside and its interpreters promise in every tier; a tier's tests inherit it and give the tier."""
+"""What two sandboxes of a tier owe each other and this machine; a tier's tests inherit it and give the tier.
+
+What interpreters promise within one is in `test_inside_*.py`, which run in every tier (`insides.py`).
+"""
 
 import os
 from collections.abc import Iterator
@@ -8,17 +11,13 @@ import pytest
 
 from kasmon.errors import AgentLostError
 from kasmon.model.permission import SessionId
-from kasmon.model.sandbox import INTERPRETERS, Interpreter, Policy
+from kasmon.model.sandbox import Interpreter, Policy
 from kasmon.sandbox.base import Sandbox
 from kasmon.sandbox.channel import Channel
-from tests.sandbox.test_inside_ends import DIES, FORKS, HOLD, SHOW, SPINS, WAITS
 
 
 class InterpreterContract:
     """A subclass gives a fixture `tier`."""
-
-    time_s = 0.1
-    """How long code that does not end may take here."""
 
     @pytest.fixture
     def cells(self, tier: Sandbox) -> Iterator[list[Channel]]:
@@ -33,24 +32,6 @@ class InterpreterContract:
                 found.append(Channel(runtime.socket, name=policy.session))
                 stack.callback(found[-1].close)
             yield found
-
-    def test_state_interrupts_and_deaths_are_the_same_everywhere(self, cells: list[Channel]) -> None:
-        """State, interrupts by time of what spins, waits and forks, deaths, and state that goes over into another."""
-        first, other = cells
-        assert {} == first.prewarm(INTERPRETERS)
-        for interpreter in INTERPRETERS:
-            first.run(interpreter, HOLD[interpreter], timeout_s=20)
-            for code in (SPINS, WAITS, FORKS):
-                ran = first.run(interpreter, code[interpreter], timeout_s=self.time_s)
-                assert (124, True) == (ran.exit_code, ran.session_preserved)
-            assert "41\n" == first.run(interpreter, SHOW[interpreter], timeout_s=20).stdout
-            assert "41\n" != other.run(interpreter, SHOW[interpreter], timeout_s=20).stdout
-
-        other.load_state(first.save_state().content)
-        for interpreter in INTERPRETERS:
-            assert "41\n" == other.run(interpreter, SHOW[interpreter], timeout_s=20).stdout
-            assert not first.run(interpreter, DIES[interpreter], timeout_s=20).session_preserved
-            assert first.run(interpreter, HOLD[interpreter], timeout_s=20).restarted
 
     def test_it_runs_as_nobody_of_this_machine_in_the_workspace(self, cells: list[Channel]) -> None:
         show: dict[Interpreter, str] = {

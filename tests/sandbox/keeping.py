@@ -8,7 +8,7 @@ import psutil
 
 from kasmon.errors import SandboxError
 from kasmon.model.sandbox import Policy, Runtime
-from kasmon.model.snapshot import Maker, Snapshot
+from kasmon.model.snapshot import Judged, Maker, Snapshot
 from kasmon.sandbox.base import Slept
 from kasmon.sandbox.memory import Memories
 from tests.sandbox.bare import Bare
@@ -47,6 +47,9 @@ class KeepingBare(Bare):
             return self.memories(policy).fit(MADE_BY)
         return None
 
+    def judged(self, policy: Policy, /, *, whole: bool = False) -> Judged | None:
+        return self.memories(policy).judged(lambda: MADE_BY, whole=whole)
+
     def pause(self, policy: Policy, runtime: Runtime, /, *, to_disk: bool = False, turn: int = 0) -> Slept:
         slept = super().pause(policy, runtime)
         if not to_disk:
@@ -59,6 +62,7 @@ class KeepingBare(Bare):
 
     def resume(self, policy: Policy, runtime: Runtime, slept: Slept, /) -> Runtime:
         if not slept.held:
+            self._may()
             memories = self.memories(policy)
             memories.used(memories.fit(MADE_BY))
             self.slept.discard(runtime.pid)
@@ -74,3 +78,15 @@ class KeepingBare(Bare):
         self.known.pop(policy.session, None)
         super().destroy(policy, runtime)
         self.memories(policy).drop()
+
+
+class CopyingBare(KeepingBare):
+    """It copies the record of a memory, and nothing that could go on from it."""
+
+    copied: Slept | None = None
+
+    def fork(self, policy: Policy, slept: Slept, other: Policy, /) -> Slept:
+        self._may()
+        snapshot = self.memories(policy).fit(MADE_BY)
+        self.copied = Slept(held=False, snapshot=self.memories(policy).copy_to(self.memories(other), snapshot).id)
+        return self.copied

@@ -1,6 +1,8 @@
 """What every tier of sandbox promises; a tier's test file inherits it and gives the tier."""
 
 import contextlib
+import os
+import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -10,8 +12,9 @@ import pytest
 from kasmon.errors import KasmonError, UnableError
 from kasmon.model.permission import SessionId
 from kasmon.model.sandbox import Policy, Ran, Runtime
-from kasmon.sandbox.base import Sandbox
+from kasmon.sandbox.base import Remembering, Sandbox
 from kasmon.sandbox.channel import Channel
+from tests.sandbox.conftest import open_to_others
 
 Made = tuple[Policy, Runtime]
 
@@ -20,6 +23,8 @@ class SandboxContract:
     """A subclass gives a fixture `tier`."""
 
     names = ("aaaaaaaa", "bbbbbbbb")
+    wraps = True
+    """Whether it has agents."""
 
     @pytest.fixture
     def make(self, tier: Sandbox) -> Iterator[Callable[[str], Made]]:
@@ -75,31 +80,23 @@ class SandboxContract:
 
         assert "42\n" == self.ran(again, "python", "print(x)").stdout
 
-    def test_a_tier_that_keeps_no_memory_says_so_and_the_sandbox_runs_on(
+    def test_what_sleeps_on_disk_goes_on_with_all_it_held_or_the_tier_says_that_it_cannot(
         self, tier: Sandbox, make: Callable[[str], Made]
     ) -> None:
         policy, runtime = make(self.names[0])
-        if tier.keeps_memory:
-            pytest.skip("it keeps it")
-
-        with pytest.raises(UnableError):
-            tier.pause(policy, runtime, to_disk=True)
-
-        assert "1\n" == self.ran(runtime, "bash", "echo 1").stdout
-
-    def test_what_sleeps_on_disk_goes_on_with_all_it_held(self, tier: Sandbox, make: Callable[[str], Made]) -> None:
-        policy, runtime = make(self.names[0])
-        if not tier.keeps_memory:
-            pytest.skip("it cannot")
         self.ran(runtime, "python", "x = 42")
-        self.ran(runtime, "bash", "y=43; cd /tmp; echo 44 > file")
+        self.ran(runtime, "bash", 'y=43; cd "$TMPDIR"; echo 44 > file')
 
-        slept = tier.pause(policy, runtime, to_disk=True, turn=1)
-        assert (False, True) == (slept.held, bool(slept.snapshot))
-        again = tier.resume(policy, runtime, slept)
+        if tier.keeps_memory:
+            slept = tier.pause(policy, runtime, to_disk=True, turn=1)
+            assert (False, True) == (slept.held, bool(slept.snapshot))
+            runtime = tier.resume(policy, runtime, slept)
+        else:
+            with pytest.raises(UnableError):
+                tier.pause(policy, runtime, to_disk=True)
 
-        assert "42\n" == self.ran(again, "python", "print(x)").stdout
-        assert "43 /tmp 44\n" == self.ran(again, "bash", "echo $y $PWD $(cat file)").stdout
+        assert "42\n" == self.ran(runtime, "python", "print(x)").stdout
+        assert "43 44\n" == self.ran(runtime, "bash", "[ $PWD = $TMPDIR ] && echo $y $(cat file)").stdout
 
     def test_what_is_destroyed_is_gone_even_if_it_slept_and_its_files_stay(
         self, tier: Sandbox, make: Callable[[str], Made]
@@ -149,3 +146,22 @@ class SandboxContract:
         tier.forget(policy)
 
         assert not folder.exists()
+
+    def test_a_command_runs_inside_on_its_callers_pipes_and_ends_as_it_does(self, tier: Sandbox, shared: Path) -> None:
+        policy = Policy(session=SessionId(self.names[0]), tier=tier.tier)
+        words = "cat; echo $OWN $HOME; echo made > made; echo wrong >&2; exit 5"
+        workdir = open_to_others(shared / "work")
+        if not self.wraps:
+            with pytest.raises(UnableError):
+                tier.wrap(policy, ["bash"], str(workdir), {})
+            return
+        command = tier.wrap(policy, ["bash", "-c", words], str(workdir), {**os.environ, "OWN": "mine"})
+        try:
+            done = subprocess.run(command, input=b"given\n", capture_output=True, timeout=100)
+        finally:
+            tier.forget(policy)
+
+        said = (done.returncode, done.stdout, done.stderr)
+        assert (5, b"given\nmine /home/sandbox\n", b"wrong\n") == said, said
+        assert "made\n" == (workdir / "made").read_text()
+        assert not isinstance(tier, Remembering) or tier.adopt(policy) is None

@@ -15,9 +15,10 @@ import pytest
 
 from kasmon.errors import NotFoundError, RefusedError, SandboxError
 from kasmon.model.event import Checkpointed, SandboxMoved
-from kasmon.model.sandbox import Credential, Phase, Policy, Service, Volatile
+from kasmon.model.sandbox import Credential, Phase, Policy, Runtime, Service, Volatile
 from kasmon.sandbox.box import Box
 from kasmon.sandbox.credential import SETTLED_NS
+from tests.sandbox.bare import Bare
 from tests.sandbox.stage import ME, Stage
 from tests.waiting import until
 
@@ -499,7 +500,7 @@ def test_a_service_that_went_down_is_started_again_behind_the_healing(stage: Sta
     until(lambda: f"'web' answers on port {port}" in stage.told())
     box.sleep()
     box.wake()
-    said(box, "kill -9 $(cat web.pid)")
+    said(box, f"kill -9 $(cat web.pid); while (: </dev/tcp/127.0.0.1/{port}) 2>/dev/null; do :; done")
     stage.facts.clear()
     box.sleep()
 
@@ -517,3 +518,27 @@ def _free_port() -> int:
     with socket.socket() as one:
         one.bind(("127.0.0.1", 0))
         return int(one.getsockname()[1])
+
+
+class Copied(Bare):
+    """A tier whose sandboxes have a copy of their folder, into which a person's edits come when they are asked for."""
+
+    fault = ""
+
+    def refresh(self, policy: Policy, runtime: Runtime) -> tuple[str, ...]:
+        if self.fault:
+            raise SandboxError("it is not level", self.fault)
+        Path(self.workspace(policy), "edited").write_text("by a person\n")
+        return ("'f' was changed on both sides.",)
+
+
+def test_what_changed_outside_is_there_before_a_run_and_what_that_brought_is_told(stage: Stage) -> None:
+    stage.tier = Copied(stage.root)
+    box = stage.arrived()
+
+    assert "by a person\n" == said(box, "cat edited")
+    assert "'f' was changed on both sides." in stage.told()
+
+    stage.tier.fault = "its line is cut"
+    assert "ok\n" == said(box, "echo ok")
+    assert "What changed outside was not put into the sandbox: it is not level: its line is cut." in stage.told()

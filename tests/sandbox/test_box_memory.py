@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from kasmon.errors import SandboxUnreachableError
 from kasmon.model.sandbox import Phase
 from kasmon.sandbox.box import Box
 from kasmon.sandbox.channel import Channel
@@ -94,3 +95,21 @@ def test_a_memory_that_is_refused_is_said_to_be_lost_with_the_reason_and_the_fil
     assert "is lost" in lost
     assert "False kept\n" == box.run("python", "print('x' in globals(), open('file').read())").stdout
     assert 1 == stage.living
+
+
+def test_one_that_cannot_be_woken_now_sleeps_on_with_its_memory_and_wakes_the_next_time(stage: KeepingStage) -> None:
+    box = stage.arrived()
+    box.run("python", "x = 42")
+    box.sleep(to_disk=True)
+    before = stage.tier.kept(stage.policy)
+
+    stage.tier.fails = "there is too little memory"
+    with pytest.raises(SandboxUnreachableError, match="was not woken: it failed: there is too little memory") as failed:
+        box.wake()
+
+    assert "Its memory is on disk as before" in failed.value.hint
+    assert (Phase.PAUSED, False) == (box.phase, box.journal.housing.is_intended)
+    assert before == stage.tier.kept(stage.policy)
+    assert 1 == stage.living
+    assert "" == stage.host().arrive() == box.wake()
+    assert "42\n" == box.run("python", "print(x)").stdout

@@ -11,9 +11,13 @@ import pytest
 
 from kasmon.demo import sandboxes
 from kasmon.demo.scratch import clear, scratch_places
+from kasmon.model.event import ToolFinished
 from kasmon.model.state import SessionState
+from kasmon.sandbox.gvisor.tier import Gvisor
 from kasmon.sandbox.jail.ground import Ground
+from kasmon.store.log import EventLog
 from kasmon.supervisor.look import look_once
+from tests.sandbox.required import need_gvisor
 
 pytestmark = pytest.mark.sandboxes
 
@@ -40,7 +44,8 @@ def jailed(where: set[str]) -> list[int]:
     return found
 
 
-def test_they_run_one_sleeps_and_nothing_is_left(folder: Path) -> None:
+def test_they_run_one_sleeps_and_nothing_is_left(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KASMON_RUNSC", "no-runsc")
     inside = scratch_places(folder)
     inside.make()
 
@@ -58,3 +63,20 @@ def test_they_run_one_sleeps_and_nothing_is_left(folder: Path) -> None:
     assert [] == jailed(ids)
     assert not folder.exists()
     assert not ground.base.exists()
+
+
+def test_where_one_keeps_memory_it_sleeps_on_disk_and_a_fork_goes_on_where_its_generator_was(folder: Path) -> None:
+    need_gvisor()
+    inside = scratch_places(folder)
+    inside.make()
+
+    asyncio.run(sandboxes._perform_kept(inside, "gvisor"))
+    fleet = {session.name: session for session in look_once(inside).sessions}
+    assert SessionState.PAUSED is fleet["nightly-totals"].state
+    log = EventLog(inside.log(fleet["what-if"].id))
+    assert ["('feb', 2084)"] == [event.output for event, _ in log.read() if isinstance(event, ToolFinished)]
+    ground = Gvisor(inside).ground.base
+    clear(folder)
+
+    assert [] == jailed({str(session.id) for session in fleet.values()})
+    assert not ground.exists()

@@ -67,9 +67,9 @@ from kasmon.sandbox import inmate
 act, when = sys.argv[1:]
 place = TmuxAgent if act == "end" else inmate
 real = getattr(place, act)
-def dies(*words):
+def dies(*words, **named):
     if when == "after":
-        real(*words)
+        real(*words, **named)
     os.kill(os.getpid(), signal.SIGKILL)
 setattr(place, act, dies)
 sys.exit(terminals.main())

@@ -98,9 +98,13 @@ def test_nothing_that_sleeps_is_put_to_sleep_and_no_tier_is_asked_for_what_it_ca
 
 
 def test_the_deadlines_that_are_shown_are_those_that_are_kept() -> None:
-    assert (1900.0, 2800.0) == deadlines(RUNS, TERMS, keeps_memory=False)
-    assert (None, 1060.0) == deadlines(RUNS, Terms(idle_timeout_s=60.0), keeps_memory=False)
-    assert (None, None) == deadlines(
+    assert (1900.0, None, 2800.0) == deadlines(RUNS, TERMS, keeps_memory=False)
+    assert (None, None, 1060.0) == deadlines(RUNS, Terms(idle_timeout_s=60.0), keeps_memory=False)
+    assert (1900.0, 2800.0, 87_400.0) == deadlines(RUNS, TERMS, keeps_memory=True)
+    ends = Terms(idle_timeout_s=60.0, on_timeout="end")
+    assert (None, None, 1060.0) == deadlines(RUNS, ends, keeps_memory=True)
+    assert (None, None, 87_400.0) == deadlines(RUNS, TERMS, keeps_memory=True, is_on_disk=True)
+    assert (None, None, None) == deadlines(
         RUNS, Terms(standby_after_s=0, idle_timeout_s=0, max_lifetime_s=0), keeps_memory=True
     )
 

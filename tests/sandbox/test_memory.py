@@ -11,7 +11,7 @@ import pytest
 from kasmon.boot import boot
 from kasmon.errors import SandboxError, SnapshotRefusedError
 from kasmon.model.permission import SessionId
-from kasmon.model.snapshot import Maker, Snapshot
+from kasmon.model.snapshot import Judged, Maker, Snapshot
 from kasmon.sandbox import memory
 from kasmon.sandbox.memory import Memories
 
@@ -101,10 +101,54 @@ def test_a_disk_that_is_full_in_the_midst_leaves_the_old_one(memories: Memories)
     assert [first.id] == [path.name for path in memories.folder.iterdir() if path.is_dir()]
 
 
+@pytest.mark.parametrize(
+    ("step", "nth"), [*(("fsync", n) for n in range(1, 7)), ("rename", 1), ("replace", 1), ("replace", 2)]
+)
+def test_a_disk_that_is_full_at_any_step_leaves_the_old_or_the_new_one_and_that_is_said(
+    memories: Memories, monkeypatch: pytest.MonkeyPatch, step: str, nth: int
+) -> None:
+    first = keep(memories, b"first")
+    with monkeypatch.context() as patch:
+        calls = iter(range(1, 1000))
+        where: object = os if step == "fsync" else Path
+        real = getattr(where, step)
+
+        def fills(*given: object, **named: object) -> object:
+            if next(calls) == nth:
+                raise OSError(errno.ENOSPC, "No space left on device")
+            return real(*given, **named)
+
+        patch.setattr(where, step, fills)
+        with pytest.raises(SandboxError, match="its memory was not kept: the disk is full"):
+            keep(memories, b"second")
+
+    found = memories.fit(MADE_BY)
+    assert (memories.path(found, "ram").read_bytes() == b"first") is (found == first)
+    third = keep(memories, b"third")
+    assert {third.id, "state.json"} == {path.name for path in memories.folder.iterdir()}
+
+
 def test_it_is_gone_on_from_once(memories: Memories) -> None:
     kept = keep(memories)
     memories.used(kept)
 
+    with pytest.raises(SnapshotRefusedError, match="used"):
+        memories.fit(MADE_BY)
+
+
+def test_one_that_nothing_went_on_from_after_all_is_given_back_and_no_other_use_of_it_is(memories: Memories) -> None:
+    kept = keep(memories)
+    memories.used(kept)
+    memories.given_back(kept)
+    again = memories.fit(MADE_BY)
+    assert (kept.id, 1, None) == (again.id, again.disk_generation, again.used_at)
+
+    memories.used(again)
+    memories.given_back(kept)  # by one who came late
+    with pytest.raises(SnapshotRefusedError, match="used"):
+        memories.fit(MADE_BY)
+    memories.moved_on()
+    memories.given_back(again)
     with pytest.raises(SnapshotRefusedError, match="used"):
         memories.fit(MADE_BY)
 
@@ -170,3 +214,43 @@ def test_dropped_ones_leave_nothing(memories: Memories) -> None:
     memories.drop()
 
     assert not memories.folder.exists()
+
+
+def test_it_is_told_as_it_is_whether_it_may_be_gone_on_from_or_not(memories: Memories) -> None:
+    assert memories.judged(lambda: MADE_BY) is None
+    kept = keep(memories)
+
+    assert Judged(snapshot=kept) == memories.judged(lambda: MADE_BY, whole=True)
+    other = memories.judged(lambda: msgspec.structs.replace(MADE_BY, cpu="Westmere"))
+    assert other is not None
+    assert "another cpu (Nehalem, and here it is Westmere)" in other.refused
+    memories.used(kept)
+    spent = memories.judged(lambda: MADE_BY)
+    assert spent is not None
+    assert "it was used already" == spent.refused
+
+
+def test_what_is_damaged_and_as_long_as_before_is_found_by_whoever_reads_it_through(memories: Memories) -> None:
+    kept = keep(memories)
+    memories.path(kept, "ram").write_bytes(b"stale")
+
+    quick, thorough = memories.judged(lambda: MADE_BY), memories.judged(lambda: MADE_BY, whole=True)
+
+    assert quick is not None
+    assert thorough is not None
+    assert ("", "it is damaged: ram is not what was written") == (quick.refused, thorough.refused)
+    memories.path(kept, "ram").write_bytes(b"st")
+    short = memories.judged(lambda: MADE_BY)
+    assert short is not None
+    assert "truncated: ram has 2 bytes of 5" in short.refused
+
+
+def test_where_nothing_can_read_it_that_is_why(memories: Memories) -> None:
+    keep(memories)
+
+    def nobody() -> Maker:
+        raise SandboxError("no machine can be made", "there is no image")
+
+    judged = memories.judged(nobody)
+    assert judged is not None
+    assert "there is no image" in judged.refused

@@ -8,8 +8,10 @@ from pathlib import Path
 import pytest
 
 from kasmon.errors import UnableError
+from kasmon.model.sandbox import COPYING, REMEMBERING, Tier
 from kasmon.sandbox import tiers
-from kasmon.sandbox.base import Sandbox
+from kasmon.sandbox.base import Forking, Recorded, Sandbox
+from kasmon.sandbox.tiers import TIERS
 from tests.sandbox.bare import Bare
 from tests.sandbox.sandbox_contract import SandboxContract
 
@@ -18,6 +20,7 @@ class TestBare(SandboxContract):
     """What the tests of everything above a tier stand on."""
 
     pytestmark = pytest.mark.sandboxes
+    wraps = False
 
     @pytest.fixture
     def tier(self) -> Iterator[Sandbox]:
@@ -32,6 +35,15 @@ class TestJail(SandboxContract):
     @pytest.fixture
     def tier(self, can_jail: None) -> Sandbox:
         return tiers.load("jail")
+
+
+@pytest.mark.parametrize("name", TIERS)
+def test_what_is_said_of_a_tiers_memory_before_it_is_loaded_is_what_it_does(name: Tier) -> None:
+    tier = tiers.load(name)
+
+    assert tier.keeps_memory is (name in REMEMBERING)
+    assert isinstance(tier, Forking) is (name in COPYING)
+    assert isinstance(tier, Recorded) or name not in COPYING
 
 
 def test_a_tier_that_this_version_does_not_have_is_refused_by_name() -> None:

@@ -10,6 +10,7 @@ from kasmon.errors import KasmonError, SandboxError
 from kasmon.model.permission import SessionId
 from kasmon.model.sandbox import Policy, Runtime
 from kasmon.paths import Places, places
+from kasmon.sandbox.base import Reason
 from kasmon.sandbox.belongings import BIN, CONTEXT, Belongings, context_of
 from kasmon.sandbox.jail.arguments import PROJECT, Scene
 from kasmon.sandbox.jail.ground import Ground
@@ -50,6 +51,10 @@ class Jails:
     def destroy(self, policy: Policy, runtime: Runtime | None, /) -> None:
         """Leave no process, socket or mount of it."""
         raise NotImplementedError
+
+    def missing(self) -> Reason | None:
+        """Why none can be made here, as far as that is seen without trying; None where nothing speaks against it."""
+        return lacking(self.program)
 
     def _can(self) -> None:
         if found := lacking(self.program):

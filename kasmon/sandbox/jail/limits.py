@@ -14,7 +14,7 @@ FILES: Final = 4096
 """Open at once, for each process."""
 
 
-AGENT_BYTES: Final = 4096 * MIB
+AGENT_BYTES: Final = 16384 * MIB
 """What a process of an agent may allocate at least: some of them reserve much more than they use, or do not start."""
 
 

@@ -8,9 +8,10 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final
 
 from kasmon.errors import SandboxError
+from kasmon.sandbox.base import Reason
 from kasmon.sandbox.jail import limits, seccomp
 from kasmon.sandbox.jail.ground import PYTHON
 
@@ -30,13 +31,6 @@ FORBIDDEN: Final = re.compile(
     re.IGNORECASE,
 )
 SETTINGS: Final = Path("/proc/sys")
-
-
-class Reason(NamedTuple):
-    """Why there is no jail, and what would help."""
-
-    why: str
-    hint: str = ""
 
 
 def lacking(program: str) -> Reason | None:

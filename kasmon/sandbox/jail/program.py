@@ -7,7 +7,7 @@ single binary in somebody's home, a Python environment. The smallest folder that
 import contextlib
 import os
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -31,8 +31,20 @@ class Needed(NamedTuple):
     """Folders to be searched for programs before the usual ones."""
 
 
-def needed(program: str, search: str | None = None) -> Needed:
+def needed(
+    program: str,
+    search: str | None = None,
+    *,
+    seen: Sequence[Path] = SEEN,
+    parts: Callable[[Path], Sequence[Path]] = lambda path: (whole(path),),
+) -> Needed:
     """What *program*, a path or a name on the PATH *search*, needs.
+
+    Args:
+        program: what is to be run.
+        search: where it is looked for.
+        seen: below these all is there without being asked.
+        parts: what each program on the way needs, by its real path; by default the smallest folder that is whole.
 
     Raises:
         NotFoundError: if there is no such program.
@@ -45,11 +57,11 @@ def needed(program: str, search: str | None = None) -> Needed:
     folders: list[Path] = []
     path: list[str] = []
     for each in _runs_on(real, search, DEPTH):
-        if not _is_seen(each):
-            folders.append(_whole(each))
+        if not any(each.is_relative_to(top) for top in seen):
+            folders.extend(parts(each))
             if str(each.parent) not in path:
                 path.append(str(each.parent))
-    return Needed(str(real), tuple(_outermost(folders)), tuple(path))
+    return Needed(str(real), tuple(outermost(folders)), tuple(path))
 
 
 def _real(path: Path) -> Path:
@@ -59,17 +71,12 @@ def _real(path: Path) -> Path:
         raise RefusedError(f"{str(path)!r} leads nowhere: {error}.") from error
 
 
-def _is_seen(path: Path) -> bool:
-    return any(path.is_relative_to(top) for top in SEEN)
-
-
 def _runs_on(program: Path, search: str | None, depth: int) -> Iterator[Path]:
     """*program*, what its first line says that runs it, and what that is; each by its real path."""
     yield program
     with contextlib.suppress(OSError), program.open("rb") as file:
         words = os.fsdecode(file.readline(FIRST_LINE)).removeprefix("#!").split()
-        is_script = file.tell() and words and _starts_with_mark(program)
-        if not is_script or not depth:
+        if not (file.tell() and words and is_script(program)) or not depth:
             return
         if Path(words[0]).name == "env":
             words = [word for word in words[1:] if not word.startswith("-") and "=" not in word]
@@ -79,7 +86,8 @@ def _runs_on(program: Path, search: str | None, depth: int) -> Iterator[Path]:
             yield from _runs_on(_real(Path(runner)), search, depth - 1)
 
 
-def _starts_with_mark(program: Path) -> bool:
+def is_script(program: Path) -> bool:
+    """Whether its first line says what runs it."""
     with program.open("rb") as file:
         return file.read(2) == b"#!"
 
@@ -90,7 +98,7 @@ def _environment(runner: Path) -> Iterator[Path]:
         yield runner.absolute()
 
 
-def _whole(path: Path) -> Path:
+def whole(path: Path) -> Path:
     """The folder that *path* is a part of and needs as a whole; *path* itself where there is none."""
     homes = {Path(os.path.expanduser("~")), Path("/"), Path("/root"), Path("/home"), Path("/opt")}  # noqa: PTH111
     for folder in reversed(path.parents):  # the outermost of several
@@ -111,7 +119,7 @@ def _is_prefix(folder: Path) -> bool:
     )
 
 
-def _outermost(folders: Sequence[Path]) -> list[Path]:
+def outermost(folders: Sequence[Path]) -> list[Path]:
     """*folders* without those that lie in another of them."""
     return [
         each for each in dict.fromkeys(folders) if not any(each != top and each.is_relative_to(top) for top in folders)

@@ -91,8 +91,12 @@ def _listed(handle: int, folders: list[str]) -> Iterator[os.stat_result]:
                 yield facts
 
 
-def copy(source: Path, target: Path, owner: tuple[int, int], *, limit_bytes: int, limit_entries: int) -> None:
+def copy(
+    source: Path, target: Path, owner: tuple[int, int], *, limit_bytes: int, limit_entries: int, is_exact: bool = False
+) -> None:
     """Copy the folder *source* to *target*, which is not there yet, for *owner* alone; no link is followed.
+
+    Where it *is_exact*, what lies in it keeps its mode and its time.
 
     Raises:
         RefusedError: if there is more than the limits say; nothing is left of it then.
@@ -102,7 +106,7 @@ def copy(source: Path, target: Path, owner: tuple[int, int], *, limit_bytes: int
     target.mkdir(mode=0o700)
     try:
         with _opened(source) as here, _opened(target) as there:
-            _copy_folder(here, there, owner, left, source)
+            _copy_folder(here, there, owner, left, source, is_exact=is_exact)
         os.chown(target, *owner, follow_symlinks=False)
     except BaseException:
         raze(target)
@@ -118,7 +122,9 @@ def _opened(path: str | Path, below: int | None = None) -> Iterator[int]:
         os.close(handle)
 
 
-def _copy_folder(here: int, there: int, owner: tuple[int, int], left: list[int], source: Path) -> None:
+def _copy_folder(
+    here: int, there: int, owner: tuple[int, int], left: list[int], source: Path, *, is_exact: bool
+) -> None:
     for name in os.listdir(here):
         facts = os.stat(name, dir_fd=here, follow_symlinks=False)
         left[0] -= facts.st_size if stat.S_ISREG(facts.st_mode) else 0
@@ -128,7 +134,7 @@ def _copy_folder(here: int, there: int, owner: tuple[int, int], left: list[int],
         if stat.S_ISDIR(facts.st_mode):
             os.mkdir(name, mode=0o700, dir_fd=there)
             with _opened(name, here) as from_, _opened(name, there) as to:
-                _copy_folder(from_, to, owner, left, source)
+                _copy_folder(from_, to, owner, left, source, is_exact=is_exact)
         elif stat.S_ISLNK(facts.st_mode):
             os.symlink(os.readlink(name, dir_fd=here), name, dir_fd=there)
         elif stat.S_ISREG(facts.st_mode):
@@ -136,6 +142,10 @@ def _copy_folder(here: int, there: int, owner: tuple[int, int], left: list[int],
         else:
             continue
         os.chown(name, *owner, dir_fd=there, follow_symlinks=False)
+        if is_exact:
+            if not stat.S_ISLNK(facts.st_mode):
+                os.chmod(name, stat.S_IMODE(facts.st_mode) & 0o777, dir_fd=there)
+            os.utime(name, ns=(facts.st_atime_ns, facts.st_mtime_ns), dir_fd=there, follow_symlinks=False)
 
 
 def _copy_file(name: str, here: int, there: int, mode: int) -> None:

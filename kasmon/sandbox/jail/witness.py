@@ -16,6 +16,7 @@ from kasmon.sandbox.jail.usage import Usage, usage
 from kasmon.sandbox.jail.wrapping import answer, entry
 from kasmon.sandbox.network import gate
 from kasmon.sandbox.network.denial import Denial
+from kasmon.sandbox.network.forwarding import Reach
 
 LIMIT_S: Final = 10.0
 
@@ -69,6 +70,14 @@ class Witness(Jails):
     def denials(self, policy: Policy) -> tuple[Denial, ...]:
         """Whom it did not reach since its way out was made, oldest first; nobody where it may reach nobody."""
         return gate.denials(self._site(policy).gate) if policy.hosts else ()
+
+    def ports(self, policy: Policy, runtime: Runtime) -> Reach:
+        """The way to the ports of the jail that lives at *runtime*; nothing inside has to help.
+
+        Raises:
+            SandboxError: if it is gone, or its network cannot be joined.
+        """
+        return Reach(runtime.pid, runtime.started, runtime.boot)
 
     def prove(self, policy: Policy, pid: int, *, workdir: str = WORKSPACE) -> Proof:
         """Whether the jail that *pid* stands in front of, or is in, is as *policy* wants; asked of the kernel, outside.
