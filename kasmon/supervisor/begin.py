@@ -21,7 +21,7 @@ from kasmon.errors import (
 from kasmon.host.alive import HostLock, lock_holder
 from kasmon.host.book import Book, advanced, begun, wanted
 from kasmon.host.client import link
-from kasmon.host.spawn import last_words
+from kasmon.host.spawn import SERVICES, last_words
 from kasmon.host.wire import Start
 from kasmon.model.command import Launch, Mode
 from kasmon.model.event import LineFound, SessionEnded, SessionStarted
@@ -33,6 +33,8 @@ from kasmon.supervisor.facts import Facts
 START_S: Final = 60.0
 """How long an agent may take until its log says that it runs, in seconds: longer than any kind of them needs for its
 introduction. Where the config gives that more, this grows with it."""
+LODGED_S: Final = 240.0
+"""So much longer it may take where a sandbox has to begin that is no jail: the first virtual machine of its size."""
 
 
 async def begin(places: Places, launch: Launch, *, again: bool = False) -> None:
@@ -96,6 +98,7 @@ async def _hear(places: Places, launch: Launch, facts: Facts, unreachable: Kasmo
     is_tmux = launch.mode is Mode.TMUX
     lock = places.tmux_host_lock if is_tmux else places.host_lock(launch.session)
     limit_s = START_S + ((await asyncio.to_thread(in_force, places)).limits.handshake_s or 0.0)
+    limit_s += 0.0 if launch.sandbox in (None, "jail") else LODGED_S
     deadline, pause_s = time.monotonic() + limit_s, 0.01
     while True:
         is_hosted = unreachable is None and await asyncio.to_thread(lock_holder, lock) is not None
@@ -120,12 +123,14 @@ async def _hear(places: Places, launch: Launch, facts: Facts, unreachable: Kasmo
 
 
 def _credentials(places: Places, launch: Launch) -> dict[str, str]:
-    """The variables of ours that the credentials of its sandbox are taken from."""
+    """The variables of ours that the credentials of its sandbox are taken from, or that it is reached by elsewhere."""
     if launch.sandbox is None:
         return {}
     from kasmon.sandbox.inmate import policy_of  # only where there is a sandbox
 
-    wanted = (credential.variable for credential in policy_of(places, launch.session).credentials)
+    wanted = [credential.variable for credential in policy_of(places, launch.session).credentials]
+    if launch.sandbox == "e2b":
+        wanted += [name for name in os.environ if name.startswith(SERVICES)]
     return {name: os.environ[name] for name in wanted if name in os.environ}
 
 

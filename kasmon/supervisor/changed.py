@@ -28,7 +28,7 @@ def state(path: Path) -> str:
     Raises:
         GitError: if git cannot tell.
     """
-    told = git(path, "status", "--porcelain", "-z", "--no-renames", "--untracked-files=all", "--ignore-submodules=none")
+    told = git(path, "status", "--porcelain", "-z", "--no-renames", "--untracked-files=all")
     digest = hashlib.sha256(f"{head(path)}\0{told}".encode("utf-8", "surrogateescape"))
     top = Path(where(path)[0])
     for line in told.split("\0"):

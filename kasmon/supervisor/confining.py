@@ -5,21 +5,32 @@ What is handed to a sandbox leaves kasmon's hands: so a person says once that it
 
 import hashlib
 import os
+from collections.abc import Mapping
 from typing import Final
 
 import msgspec
 
 from kasmon.config import Resolved
-from kasmon.errors import RefusedError, SandboxError, UsageError
+from kasmon.errors import RefusedError, UsageError
 from kasmon.model.permission import SessionId
-from kasmon.model.sandbox import SIZES, Mount, Policy
+from kasmon.model.sandbox import SIZES, Mount, Policy, Tier
 from kasmon.paths import Places, expanded, write_private
 from kasmon.sandbox import credential, handing
-from kasmon.sandbox.jail.probing import lacking
 from kasmon.sandbox.network.allow import allowlist
 
 AGREED: Final = "sandboxes-agreed.json"
 """In the state folder: what was agreed to -> the profile's name."""
+
+TOLD: Final[Mapping[Tier, tuple[str, str]]] = {
+    "jail": (
+        "{}, the programs of this machine",
+        "{} of memory where a control group is ours (each of its processes a few GB where none is)",
+    ),
+    "gvisor": ("{}, the programs of this machine", "as much memory as there is, since gVisor holds none to a limit"),
+    "microvm": ("{} as /workspace, the programs of its image", "{} of memory"),
+    "e2b": ("what is in {}, the programs of its template", "the memory that its template has"),
+}
+"""Tier -> what an agent in it sees, and what it may use: of its folder, and of its size's memory."""
 
 
 def policy_of(resolved: Resolved) -> Policy:
@@ -27,7 +38,6 @@ def policy_of(resolved: Resolved) -> Policy:
 
     Raises:
         UsageError, RefusedError: if what its profile says of it makes no sense.
-        SandboxError: if this machine makes none.
     """
     confined = resolved.confined
     where = f"agents.{resolved.agent}.confined"
@@ -40,12 +50,11 @@ def policy_of(resolved: Resolved) -> Policy:
     for mount in confined.mounts:
         if not os.path.lexists(expanded(mount.source)):
             raise RefusedError(f"{mount.source!r} is not there.", hint=f"See {where}.mounts in the config.")
-    if found := lacking("bwrap"):
-        raise SandboxError("no jail can be made", found.why, found.hint)
     return Policy(
         session=SessionId(""),
         tier=resolved.sandbox or "jail",
         size=confined.size,
+        template=confined.template,
         project=str(expanded(confined.project)) if confined.project else "",
         project_writable=confined.project_writable,
         hosts=confined.network,
@@ -59,19 +68,25 @@ def told(resolved: Resolved, workdir: str) -> tuple[str, ...]:
     """What the sandbox of an agent that works in *workdir* gets, a sentence each."""
     confined, size = resolved.confined, SIZES[resolved.confined.size]
     reaches = f"may reach {', '.join(confined.network)}" if confined.network else "reaches nobody by network"
+    sees, memory = TOLD.get(resolved.sandbox or "jail", TOLD["jail"])
     lines = [
-        f"It sees {workdir!r}, the programs of this machine, and a home folder of its own; it {reaches}.",
-        f"It may use {size.memory_bytes >> 20} MB of memory where a control group is ours (each of its processes a few"
-        f" GB where none is), and {size.processes} processes.",
+        f"It sees {sees.format(repr(workdir))}, and a home folder of its own; it {reaches}.",
+        f"It may use {memory.format(f'{size.memory_bytes >> 20} MB')}, and {size.processes} processes.",
     ]
     if confined.project:
         lines.append(f"It sees {confined.project!r} as /project{', for writing' if confined.project_writable else ''}.")
     lines += [f"It sees {mount.source!r}{', for writing' if mount.writable else ''}." for mount in confined.mounts]
+    return (*lines, *_handed(resolved))
+
+
+def _handed(resolved: Resolved) -> tuple[str, ...]:
+    """What it is handed, a sentence each."""
+    lines = []
     if files := given(resolved):
         lines.append(f"It gets copies of {', '.join(files)}, which are taken away when it ends.")
     if renewed := [file.source for file in resolved.confined.files if file.renews and file.source in files]:
         lines.append(f"Tokens that it renews in {', '.join(renewed)} are brought back then.")
-    for known in confined.credentials:
+    for known in resolved.confined.credentials:
         source = known.variable or known.file or (known.command[0] if known.command else "")
         lines.append(f"It gets {', '.join((known.name, *known.aliases))}, from {source!r}.")
     return tuple(lines)
@@ -101,8 +116,8 @@ def check_agreed(places: Places, resolved: Resolved, *, agrees: bool) -> None:
         handed = [*given(resolved), *(known.name for known in resolved.confined.credentials)]
         raise RefusedError(
             f"the sandbox of {resolved.agent!r} is handed {', '.join(handed)}, and nobody has agreed to that yet.",
-            hint=f"`kasmon new NAME --agent {resolved.agent} --sandbox jail --yes` does, once for what the profile"
-            f" says. What is handed over stands in agents.{resolved.agent}.confined.",
+            hint=f"`kasmon new NAME --agent {resolved.agent} --sandbox {resolved.sandbox or 'jail'} --yes` does, once"
+            f" for what the profile says. What is handed over stands in agents.{resolved.agent}.confined.",
         )
     places.make()
     known = _agreed(places) | {_digest(resolved): resolved.agent}

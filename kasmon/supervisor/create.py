@@ -24,6 +24,7 @@ from kasmon.model.sandbox import Policy
 from kasmon.model.state import ALIVE
 from kasmon.paths import Places, expanded, write_private
 from kasmon.supervisor.environment import own_variables
+from kasmon.supervisor.local_config import brought
 from kasmon.supervisor.look import look_once
 from kasmon.supervisor.names import announce, proper
 
@@ -104,6 +105,7 @@ def prepare(
         plan=wanted.plan,
         fallback=resolved.fallback,
         bypassing=resolved.bypassing,
+        brought="" if resolved.machine else brought(places, config, wanted.workdir, resolved.agent),
         machine=resolved.machine,
         sandbox=resolved.sandbox,
         window=wanted.window,
@@ -145,9 +147,10 @@ def _policy(places: Places, resolved: Resolved, launch: Launch, *, agrees: bool)
     """
     if launch.sandbox is None:
         return None
-    from kasmon.supervisor import confining  # only where there is a sandbox
+    from kasmon.supervisor import confining, offering  # only where there is a sandbox
 
     policy = confining.policy_of(resolved)
+    offering.must_carry(places, resolved, launch.workdir)
     confining.check_agreed(places, resolved, agrees=agrees)
     return policy
 
@@ -158,7 +161,8 @@ def _furnish(
     """Fill the session's folder and tell the fleet; or leave no folder."""
     try:
         if policy is not None:
-            policy = msgspec.structs.replace(policy, session=launch.session)
+            workspace = "" if policy.tier == "jail" else launch.workdir  # a jail is told that by each start
+            policy = msgspec.structs.replace(policy, session=launch.session, workspace=workspace)
             write_private(places.sandbox(launch.session), msgspec.json.encode(policy))
         write_private(places.environment(launch.session), encoded(own))
         write_private(places.launch(launch.session), msgspec.json.encode(launch))

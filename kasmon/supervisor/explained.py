@@ -1,7 +1,6 @@
 """An explanation in words: lines for a person, an object for a program, a golden folder for tests. What stood on the
 screen stands in all of them."""
 
-import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -11,6 +10,7 @@ import msgspec
 from kasmon.clean import clean_line
 from kasmon.errors import RefusedError
 from kasmon.model.evidence import Signal
+from kasmon.model.figures import clock
 from kasmon.model.state import SessionState
 from kasmon.model.transition import Transition
 from kasmon.paths import write_private
@@ -106,7 +106,7 @@ def _reading_lines(reading: Reading, version_note: str) -> list[str]:
         "rules": [version_note] if version_note else [],
         "text": reading.text.split("\n") if reading.text and not reading.menu else [],
         "notice": [reading.notice] if reading.notice else [],
-        "until": [_clock(reading.until)] if reading.until is not None else [],
+        "until": [clock(reading.until, day=True)] if reading.until is not None else [],
         "title": [f"{reading.title.state}, {reading.title.rule}"] if reading.title else [],
         "menu": reading.menu.text.split("\n") if reading.menu else [],
         "choice": [choice_line(choice) for choice in reading.menu.choices] if reading.menu else [],
@@ -132,14 +132,10 @@ def _word(signal: Signal) -> str:
 
 
 def _since(signal: Signal) -> str:
-    return f", since {_clock(signal.at)}"
+    return f", since {clock(signal.at, day=True)}"
 
 
 def _changed(change: Transition) -> str:
     asking = f" ({change.asking})" if change.asking else ""
     why = f": {clean_line(change.why)}" if change.why else ""
-    return f"{_clock(change.at)}  {change.state}{asking}, by {change.source}, on {clean_line(change.by)}{why}"
-
-
-def _clock(at: float) -> str:
-    return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(at))
+    return f"{clock(change.at, day=True)}  {change.state}{asking}, by {change.source}, on {clean_line(change.by)}{why}"

@@ -11,7 +11,7 @@ from typing import Final, Protocol
 from kasmon.model.fleet import Fleet
 from kasmon.model.permission import SessionId
 from kasmon.paths import Places
-from kasmon.supervisor.hint import hints
+from kasmon.supervisor.hint import Stop, hints
 
 RECONCILE_S: Final = 1.0
 """How often everything is looked at, hint or no hint, in seconds."""
@@ -52,7 +52,8 @@ class Follower:
         self._told_at = -math.inf
         self._telling: asyncio.TimerHandle | None = None
         self._error: BaseException | None = None
-        self._stop = threading.Event()
+        self._stop = Stop()
+        self._is_closed = False
         threading.Thread(target=self._run, name="follows the fleet", daemon=True).start()
 
     async def next(self) -> Fleet:
@@ -69,6 +70,9 @@ class Follower:
         if self._telling is not None:
             self._telling.cancel()
         await self._ended.wait()
+        if not self._is_closed:
+            self._is_closed = True
+            self._stop.close()
 
     def _run(self) -> None:
         try:

@@ -1,11 +1,12 @@
 """git, asked about a folder. Calls block; use a thread.
 
-It runs without the repository's hooks and file watchers, so that asking it, or making a worktree, runs nothing of the
-repository's own; and no `GIT_` variable of ours leads it elsewhere.
+It runs without the repository's hooks, file watchers and filters, and does not enter its submodules, so that asking it,
+or making a worktree, runs nothing of the repository's own; and no `GIT_` variable of ours leads it elsewhere.
 """
 
 import os
 import subprocess
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
@@ -13,7 +14,21 @@ from kasmon.errors import GitError, TimedOutError
 
 GIT_S: Final = 60.0
 """How long git may take, in seconds."""
-SAFE: Final = ("-c", f"core.hooksPath={os.devnull}", "-c", "core.fsmonitor=false", "-c", "core.quotePath=false")
+SAFE: Final = (
+    *("-c", f"core.hooksPath={os.devnull}", "-c", "core.fsmonitor=false", "-c", "core.quotePath=false"),
+    *("-c", "log.showSignature=false", "-c", "submodule.recurse=false"),
+)
+OURS: Final = {
+    "LC_ALL": "C.UTF-8", "GIT_TERMINAL_PROMPT": "0", "GIT_OPTIONAL_LOCKS": "0",
+    "GIT_ALLOW_PROTOCOL": "none", "GIT_NO_LAZY_FETCH": "1",
+}  # fmt: skip
+"""The last two: what is missing in a repository is not fetched from where its config says."""
+ENTERS: Final = frozenset({"diff", "status"})
+"""What would ask git within each submodule, by that one's config."""
+FILTERS: Final = frozenset({"diff", "status", "worktree"})
+"""What reads files through the filters that a config names, or writes them so."""
+OUTSIDE: Final = frozenset({"system", "global"})
+"""Whose config is this person's: what it names is run, as their own git does."""
 NOT_INSTALLED: Final = "it is not installed"
 NO_REPOSITORY: Final = ("not a git repository", "must be run in a work tree", NOT_INSTALLED)
 
@@ -61,7 +76,35 @@ def git(folder: Path, *arguments: str, fails: bool = False) -> str:
         TimedOutError: if it takes longer than `GIT_S`.
     """
     variables = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
-    variables |= {"LC_ALL": "C.UTF-8", "GIT_TERMINAL_PROMPT": "0", "GIT_OPTIONAL_LOCKS": "0"}
+    variables |= OURS
+    verb, *words = arguments
+    if verb in FILTERS:
+        variables |= _unfiltered(folder, variables)
+    if verb in ENTERS:
+        words.insert(0, "--ignore-submodules=dirty")
+    return _said(folder, (verb, *words), variables, fails)
+
+
+def _unfiltered(folder: Path, variables: Mapping[str, str]) -> dict[str, str]:
+    """Variables by which each filter that the repository itself names is what the person's own config says, or none."""
+    told = _said(folder, ("config", "--null", "--show-scope", "--get-regexp", r"^filter\."), variables, fails=True)
+    values: dict[str, str] = {}
+    own: set[str] = set()
+    pieces = told.split("\0")
+    for scope, entry in zip(pieces[::2], pieces[1::2], strict=False):
+        key, _, value = entry.partition("\n")
+        if scope in OUTSIDE:
+            values[key] = value
+        else:
+            own.add(key)
+    keys = sorted(own)
+    said = {"GIT_CONFIG_COUNT": str(len(keys))} if keys else {}
+    for number, key in enumerate(keys):
+        said |= {f"GIT_CONFIG_KEY_{number}": key, f"GIT_CONFIG_VALUE_{number}": values.get(key, "")}
+    return said
+
+
+def _said(folder: Path, arguments: tuple[str, ...], variables: Mapping[str, str], fails: bool) -> str:
     try:
         done = subprocess.run(
             ["git", *SAFE, *arguments],

@@ -15,11 +15,14 @@ from kasmon.model.command import Launch, Mode
 from kasmon.model.event import SessionCreated, SessionForgotten
 from kasmon.model.permission import SessionId
 from kasmon.model.sandbox import Policy, Tier
+from kasmon.model.snapshot import Origin
 from kasmon.paths import Places, expanded, write_private
 from kasmon.sandbox import credential, tiers
+from kasmon.sandbox.origin import keep_origin
 from kasmon.supervisor.create import claim
 from kasmon.supervisor.look import look_once
 from kasmon.supervisor.names import announce, note, proper
+from kasmon.supervisor.offering import must_be_there
 
 BACKEND: Final = "interpreter"
 CALLED: Final = "interpreters"
@@ -66,7 +69,12 @@ def policy_of(config: Sandboxing, session: SessionId, **given: object) -> Policy
 
 
 def prepared(places: Places, config: Config, wanted: NewSandbox, at: float) -> Launch:
-    """Make the session known to the fleet; how it is to be started."""
+    """Make the session known to the fleet; how it is to be started.
+
+    Raises:
+        NoSandboxError: if no sandbox of its tier can be made here.
+        KasmonError: as `sandboxes.create`.
+    """
     name = proper(wanted.name)
     given: dict[str, object] = {
         "tier": wanted.tier,
@@ -78,11 +86,15 @@ def prepared(places: Places, config: Config, wanted: NewSandbox, at: float) -> L
     }
     given = {key: value for key, value in given.items() if value is not None}
     policy = policy_of(config.sandbox, SessionId(""), **given)
+    must_be_there(places, policy.tier)
     return made_known(places, name, policy, at)
 
 
-def made_known(places: Places, name: str, policy: Policy, at: float) -> Launch:
-    """Make a session called *name* with a sandbox like *policy* known to the fleet; how it is to be started."""
+def made_known(places: Places, name: str, policy: Policy, at: float, origin: Origin | None = None) -> Launch:
+    """Make a session called *name* with a sandbox like *policy* known to the fleet; how it is to be started.
+
+    *origin*: what it is to be a copy of.
+    """
     sandbox = tiers.load(policy.tier)
     try:
         places.make()
@@ -98,17 +110,19 @@ def made_known(places: Places, name: str, policy: Policy, at: float) -> Launch:
             sandbox=policy.tier,
             created_at=at,
         )
-        _furnish(places, launch, policy)
+        _furnish(places, launch, policy, origin)
     except OSError as error:
         raise UnavailableError(f"cannot write into {str(places.state)!r}: {error.strerror or error}.") from error
     return launch
 
 
-def _furnish(places: Places, launch: Launch, policy: Policy) -> None:
+def _furnish(places: Places, launch: Launch, policy: Policy, origin: Origin | None) -> None:
     """Fill the session's folder and tell the fleet; or leave no folder."""
     try:
         write_private(places.sandbox(launch.session), msgspec.json.encode(policy))
         write_private(places.launch(launch.session), msgspec.json.encode(launch))
+        if origin is not None:
+            keep_origin(places, launch.session, origin)
         announce(places, SessionCreated(at=launch.created_at, launch=launch, machine=socket.gethostname()))
     except BaseException:
         shutil.rmtree(places.folder(launch.session), ignore_errors=True)

@@ -30,6 +30,11 @@ class IndexKeeper:
         self._changed: set[SessionId] = set()
         self._gone: set[SessionId] = set()
 
+    @property
+    def holds(self) -> bool:
+        """Whether this process holds `fleet.lock` by it."""
+        return self._holds
+
     def note(self, changed: Iterable[SessionId], gone: Iterable[SessionId]) -> None:
         """Remember what the next write is about."""
         self._changed.update(changed)

@@ -24,6 +24,7 @@ from kasmon.paths import Places, write_private
 from kasmon.supervisor.begin import begin
 from kasmon.supervisor.conversation import TELLING, conversation_of
 from kasmon.supervisor.facts import Facts
+from kasmon.supervisor.local_config import brought
 from kasmon.supervisor.look import look_once
 from kasmon.supervisor.resuming import resuming
 from kasmon.supervisor.verb import stop
@@ -67,6 +68,8 @@ async def move(places: Places, config: Config, session: Session, to: Mode) -> La
         raise UnableError(f"cannot move {session.name!r} to {to.value!r}: {resolved.fallback}.")
     program, home = Path(before.argv[0]).name if before.argv else "", home_of(places, before)
     conversation = await asyncio.to_thread(_conversation, session, program, home)
+    config_of_folder = await asyncio.to_thread(brought, places, config, before.workdir, before.agent)
+    before = msgspec.structs.replace(before, brought=config_of_folder)
     after = _moved(session, before, resolved, conversation)
     was = resolve(config, before.agent, session.mode, sandbox=before.sandbox or "")
     back = _moved(session, before, was, conversation)

@@ -1,5 +1,6 @@
 """Names of sessions: what makes one proper, and how one is given so that no other session has it."""
 
+import itertools
 import unicodedata
 from collections.abc import Callable
 from typing import Final
@@ -29,6 +30,14 @@ def proper(name: str) -> Clean:
             f"the name {clean[:20] + '…'!r} is {width} cells wide.", hint=f"A name has up to {WIDTH_CELLS}."
         )
     return clean
+
+
+def next_name(places: Places, name: str) -> Clean:
+    """*name* with the first number behind it, from 2 on, that no session has: `lab-2`."""
+    stem = Clean(clean_line(name).strip())
+    taken = {*named(event for event, _ in EventLog(places.fleet_log).read()).values()}
+    numbered = (Clean(f"{stem}-{number}") for number in itertools.count(2))
+    return proper(next(each for each in numbered if each not in taken))
 
 
 def note(

@@ -19,6 +19,7 @@ from kasmon.sandbox.checkpoint.replay import Done, done
 from kasmon.sandbox.checkpoint.shelf import Checkpoint
 from kasmon.store.log import EventLog
 from kasmon.supervisor.housing import policy_of_session
+from kasmon.supervisor.remembered import Memory, Remembered
 
 if TYPE_CHECKING:
     from kasmon.sandbox.network.denial import Denial
@@ -44,6 +45,8 @@ class SandboxPast(msgspec.Struct, frozen=True, kw_only=True):
     checkpoints: tuple[Checkpoint, ...] = ()
     """All that are kept still."""
     refused: tuple[Refused, ...] = ()
+    remembered: Remembered = Remembered()
+    """Its memory on disk, and what it began as."""
 
 
 def past(places: Places, session: Session) -> SandboxPast:
@@ -63,6 +66,7 @@ def past(places: Places, session: Session) -> SandboxPast:
         runs=done(facts, lambda digest: (places.blobs(session.id) / digest).read_text("utf-8")),
         checkpoints=Checkpoints(places.checkpoints(session.id)).all(),
         refused=_refused(policy),
+        remembered=Memory(places).of(session),
     )
 
 

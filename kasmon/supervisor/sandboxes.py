@@ -23,22 +23,26 @@ from kasmon.model.command import Fork, Wake
 from kasmon.model.permission import SessionId
 from kasmon.model.sandbox import Interpreter
 from kasmon.model.session import Session
+from kasmon.model.snapshot import Origin
 from kasmon.model.state import SessionState
 from kasmon.paths import Places
 from kasmon.sandbox import tiers
+from kasmon.sandbox.base import Reachable
 from kasmon.sandbox.box import FILES_KEPT, MEMORY_LOST
 from kasmon.sandbox.checkpoint.checkpoint import Checkpoints
 from kasmon.sandbox.checkpoint.replay import replay
-from kasmon.sandbox.network.forwarding import Forward, Reach
+from kasmon.sandbox.network.forwarding import Forward
+from kasmon.sandbox.origin import origin_of
 from kasmon.store.log import EventLog
 from kasmon.supervisor import verb
 from kasmon.supervisor.begin import begin
 from kasmon.supervisor.housing import NewSandbox, made_known, policy_of_session, prepared, taken_back
 from kasmon.supervisor.look import look_once
-from kasmon.supervisor.names import proper
+from kasmon.supervisor.names import next_name, proper
 from kasmon.supervisor.sandbox_use import interrupt, keep, must_be_sandbox, new_run, run, take_up
 
 __all__ = [
+    "Forked",
     "NewSandbox",
     "create",
     "diff",
@@ -49,11 +53,23 @@ __all__ = [
     "history",
     "interrupt",
     "keep",
+    "must_be_sandbox",
     "new_run",
     "remove",
     "run",
     "take_up",
 ]
+
+
+class Forked(msgspec.Struct, frozen=True, kw_only=True):
+    """What came of a fork."""
+
+    session: SessionId
+    """The new one."""
+    origin: Origin
+    """What that has of its source."""
+    lost: str = ""
+    """What the source lost by it; empty where nothing."""
 
 
 async def create(places: Places, config: Config, wanted: NewSandbox) -> SessionId:
@@ -117,27 +133,35 @@ def history(places: Places, session: Session, until: str = "") -> tuple[tuple[In
     return replay(facts, lambda digest: (places.blobs(session.id) / digest).read_text("utf-8"), until)
 
 
-async def fork(places: Places, config: Config, session: Session, name: str, checkpoint: str = "") -> SessionId:
-    """Make a session called *name* that begins where *session* is, or was at *checkpoint*, and return its id.
+async def fork(places: Places, session: Session, name: str = "", checkpoint: str = "") -> Forked:
+    """Make a session called *name* that begins where *session* is, or was at *checkpoint*; both go on.
+
+    It has all memory too where the tier can copy that and no checkpoint is named; the origin says so, or why not. An
+    empty name is the source's own with a number behind it.
 
     Raises:
         NotFoundError: if there is no such checkpoint.
+        SandboxError: if it sleeps in a memory that may not be gone on from, or its tier is not there.
         KasmonError: as `create` and `keep` do; there is no new session then.
     """
     must_be_sandbox(session)
     known = await asyncio.to_thread(policy_of_session, places, session.id)
     policy = msgspec.structs.replace(known, workspace="")
-    launch = await asyncio.to_thread(made_known, places, proper(name), policy, time.time())
+    origin = Origin(source=session.id, name=session.name, at=time.time())
+    name = proper(name) if name else await asyncio.to_thread(next_name, places, session.name)
+    launch = await asyncio.to_thread(made_known, places, name, policy, origin.at, origin)
     furnished = msgspec.structs.replace(policy, session=launch.session)
-    await asyncio.to_thread(lambda: tiers.furnish(tiers.load(policy.tier), furnished))
-    wish = Fork(checkpoint=checkpoint, folder=launch.workdir, memory=str(places.inherited(launch.session)))
+    memory = str(places.inherited(launch.session))
+    wish = Fork(checkpoint=checkpoint, folder=launch.workdir, memory=memory, session=launch.session)
     try:
-        await keep(places, session, wish)
+        await asyncio.to_thread(lambda: tiers.furnish(tiers.load(policy.tier), furnished))
+        lost = await keep(places, session, wish)
     except BaseException:
         await asyncio.to_thread(taken_back, places, launch.session)
         raise
     await begin(places, launch)
-    return launch.session
+    got = await asyncio.to_thread(origin_of, places, launch.session)
+    return Forked(session=launch.session, origin=got or origin, lost=lost)
 
 
 async def forwarded(places: Places, session: Session, port: int, here: int = 0) -> Forward:
@@ -151,11 +175,13 @@ async def forwarded(places: Places, session: Session, port: int, here: int = 0) 
     await keep(places, session, Wake())
     now = (await asyncio.to_thread(look_once, places)).get(session.id)
     runtime = now.housing.runtime if now is not None and now.housing is not None else None
-    if runtime is None or not runtime.pid or now is None or now.housing is None or now.housing.tier != "jail":
-        raise SandboxError(f"no port of {session.name!r} can be reached", "its sandbox is no jail of this machine")
+    policy = await asyncio.to_thread(policy_of_session, places, session.id)
+    tier = tiers.load(policy.tier, places)
+    if runtime is None or not isinstance(tier, Reachable):
+        raise SandboxError(f"no port of {session.name!r} can be reached", f"a {policy.tier} has no way to one")
 
     def opened() -> Forward:
-        way = Reach(runtime.pid, runtime.started, runtime.boot)
+        way = tier.ports(policy, runtime)
         return Forward(lambda: way.connect(port), here)
 
     return await asyncio.to_thread(opened)

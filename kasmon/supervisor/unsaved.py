@@ -11,7 +11,7 @@ from typing import Final
 from kasmon.errors import GitError
 from kasmon.supervisor.git import git
 
-EVERYTHING: Final = ("--untracked-files=normal", "--ignore-submodules=none", "--no-renames")
+EVERYTHING: Final = ("--untracked-files=normal", "--no-renames")
 """A person's config may tell git to look away from new files."""
 UNFINISHED: Final = {
     "rebase-merge": "a rebase",

@@ -46,10 +46,12 @@ from kasmon.model.permission import SessionId
 from kasmon.model.session import Session
 from kasmon.model.state import ALIVE, SessionState
 from kasmon.paths import Places, write_private
+from kasmon.store.record import forget as forget_record
 from kasmon.store.rules import RuleBook
 from kasmon.supervisor.begin import begin, forget_prompt
 from kasmon.supervisor.create import NewSession, prepare
 from kasmon.supervisor.facts import Facts
+from kasmon.supervisor.local_config import check_brought
 from kasmon.supervisor.names import announce, note, proper
 from kasmon.supervisor.orphan import end_orphan
 from kasmon.supervisor.read import read
@@ -75,6 +77,8 @@ __all__ = [
     "wait_for",
 ]
 
+WAKING_S: Final = 180.0
+"""How long a host may take to wake what sleeps on disk before it does what is wanted."""
 ENDING_S: Final = 20.0
 """How much longer than its grace a stop may take until the log says that the agent ended, in seconds."""
 
@@ -189,7 +193,8 @@ async def restart(places: Places, session: Session, *, force: bool = False) -> N
     """Start the agent again, with its conversation where its backend can; id and log stay, the generation is the next.
 
     Raises:
-        RefusedError: if it runs, and *force* does not say to stop it first.
+        RefusedError: if it runs, and *force* does not say to stop it first; or if it is what a folder's own config made
+            of its agent, and that counts no more.
         KasmonError: as `begin` does.
     """
     if session.adopted:
@@ -197,6 +202,7 @@ async def restart(places: Places, session: Session, *, force: bool = False) -> N
             f"session {session.name!r} is of your own tmux: kasmon starts nothing there.",
             hint=f"Start it there, then `kasmon adopt {session.adopted}`.",
         )
+    await asyncio.to_thread(lambda: check_brought(places, launch_of(places, session.id)))
     if session.state in ALIVE:
         if not force:
             raise RefusedError(
@@ -316,7 +322,8 @@ async def _do(places: Places, session: Session, wish: Wish | Requeue) -> Done:
         anew = "connects again" if machine_of(session.agent) else "starts it again"
         raise HostUnreachableError(session.name, f"{why}; `kasmon restart {session.id}` {anew}")
     async with contextlib.aclosing(await link(places, session.id, session.mode)) as host:
-        done = await host.ask(Do(n=0, session=session.id, wish=wish))
+        limit_s = WAKING_S if session.state is SessionState.PAUSED else None  # else as long as the host says
+        done = await host.ask(Do(n=0, session=session.id, wish=wish), limit_s)
     if not isinstance(done, Done):
         raise HostUnreachableError(session.name, "it answered something else")
     return done
@@ -332,5 +339,6 @@ def _strike_off(places: Places, session: SessionId) -> None:
     note(places, SessionForgotten(at=time.time(), session=session))
     places.environment(session).unlink(missing_ok=True)
     forget_prompt(places, session)
+    forget_record(places.record(session))
     with contextlib.suppress(KasmonError, OSError):  # a rule for a session that is gone covers nothing
         RuleBook(places.rules).drop_session(session)

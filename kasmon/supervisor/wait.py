@@ -45,8 +45,8 @@ async def wait_for(
             not run.
         TimedOutError: if it did not come true within *timeout_s* seconds.
     """
-    there = _there(await asyncio.to_thread(look_once, places), sessions, states, any)
-    if there:
+    fleet = await asyncio.to_thread(look_once, places)
+    if there := _there(fleet, sessions, states, any):
         return there
     try:
         async with asyncio.timeout(timeout_s), fleets(places) as changes:
@@ -54,8 +54,9 @@ async def wait_for(
                 if there := _there(fleet, sessions, states, any):
                     return there
     except TimeoutError as error:
+        names = ", ".join(repr(session.name) for session in map(fleet.get, sessions) if session is not None)
         raise TimedOutError(
-            f"waited {timeout_s:g} s for {', '.join(sessions)} to be {' or '.join(sorted(states))}.",
+            f"waited {timeout_s:g} s for {names} to be {' or '.join(sorted(states))}.",
             hint="See `kasmon ls`.",
         ) from error
     raise AssertionError("the changes of a fleet never end")

@@ -1,7 +1,8 @@
 """The fleet as it goes on: all logs followed, everybody's liveness looked at, one frozen `Fleet` after the other.
 
 What changes on disk is heard at once where the system tells; that is a hint. The truth is the look once a second at
-every session that has not ended, and every few seconds at all others.
+every session that has not ended, or in turn within four seconds where they are hundreds; and every few seconds at all
+others.
 """
 
 import threading
@@ -27,6 +28,10 @@ from kasmon.supervisor.look import Sight, look_once
 
 __all__ = ["FleetWatch", "find", "look_once"]
 
+AT_ONCE: Final = 100
+"""So many sessions that have not ended a look takes at least; a part of them where they are more than that:"""
+TURNS: Final = 4
+"""in so many looks, at 1 Hz, all of them had their turn."""
 ENDED_AT_ONCE: Final = 250
 """How many ended sessions a look takes in turn (somebody may have restarted one): at 1 Hz all of 1,000 within 4 s."""
 
@@ -50,6 +55,8 @@ class FleetWatch:
         self._because: dict[SessionId, tuple[Session, Seen]] = {}
         """What each shown session was derived from."""
         self._unended: set[SessionId] = set()
+        self._waiting: list[SessionId] = []
+        """Those of them whose turn to be looked at is still to come."""
         self._ended: list[SessionId] = []
         """The ended sessions whose turn to be looked at is still to come."""
         self._is_new = True
@@ -68,7 +75,7 @@ class FleetWatch:
             else:
                 if not self._ended:
                     self._ended = [session for session in self._shown if session not in self._unended]
-                wanted = self._unended.union(self._ended[-ENDED_AT_ONCE:])
+                wanted = {*self._turn(self._clock()), *self._ended[-ENDED_AT_ONCE:]}
                 del self._ended[-ENDED_AT_ONCE:]
             self._look_at(wanted)
             if self._keeper is not None:
@@ -101,11 +108,27 @@ class FleetWatch:
         finally:
             await follower.aclose()
 
+    @property
+    def is_writer(self) -> bool:
+        """Whether it is the one that writes what is kept of the fleet, as it holds `fleet.lock`."""
+        return self._keeper is not None and self._keeper.holds
+
     def close(self) -> None:
         """Bring the index up to date and let another watch write it; idempotent."""
         with self._busy:
             if self._keeper is not None:
                 self._keeper.close(self._fold)
+
+    def _turn(self, now: float) -> list[SessionId]:
+        """The sessions that have not ended whose turn it is, and those that time alone changes by *now*."""
+        if not self._waiting:
+            self._waiting = list(self._unended)
+        size = max(AT_ONCE, -(-len(self._unended) // TURNS))
+        turn = self._waiting[-size:]
+        del self._waiting[-size:]
+        return turn + [
+            id_ for id_ in self._unended if (at := self._fold.sessions[id_].session.recheck_at) and at <= now
+        ]
 
     def _look_at(self, wanted: Iterable[SessionId]) -> None:
         """Bring *wanted*, and what the fleet's log tells of, up to date in `_fleet`."""

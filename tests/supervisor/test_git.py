@@ -5,7 +5,10 @@ from pathlib import Path
 import pytest
 
 from kasmon.errors import GitError
-from kasmon.supervisor.git import head, repository
+from kasmon.supervisor.changed import changed, diff, state, touched_since_fork
+from kasmon.supervisor.git import git, head, repository
+from kasmon.supervisor.unsaved import unsaved
+from kasmon.supervisor.worktree import make
 from tests.supervisor.repo import Repo
 
 pytestmark = pytest.mark.usefixtures("no_git_config")
@@ -47,3 +50,94 @@ def test_variables_of_a_surrounding_git_do_not_lead_elsewhere(
     monkeypatch.setenv("GIT_WORK_TREE", str(other.folder))
 
     assert repo.folder == repository(repo.folder)
+
+
+def planted(repo: Repo, mark: Path, *keys: str, at: Path | None = None) -> None:
+    """Have the config of *repo* name a program that leaves *mark* when it runs, for each of *keys*."""
+    for key in keys:
+        repo.git("config", key, f"touch '{mark}'; cat", at=at)
+
+
+@pytest.mark.parametrize("name", ["x", "a.b", "a=b"])
+@pytest.mark.parametrize("what", ["clean", "smudge", "process"])
+def test_no_filter_that_a_repository_names_is_run(repo: Repo, tmp_path: Path, name: str, what: str) -> None:
+    """Whatever works in it can write there; a filter that is required is not missed either."""
+    mark = tmp_path / "ran"
+    tree = Path(make(repo.folder, tmp_path / "trees" / "before", "plan/before").path)
+    (repo.folder / ".git" / "info" / "attributes").write_text(f"* filter={name}\n")
+    planted(repo, mark, f"filter.{name}.{what}")
+    repo.git("config", f"filter.{name}.required", "true")
+    (tree / "file0.txt").write_text("two\n")
+
+    assert ("file0.txt",) == changed(tree, head(tree))
+    assert touched_since_fork(tree).files
+    assert state(tree)
+    assert "+two" in diff(tree, head(tree))
+    assert "1 file is not committed" == unsaved(tree)
+    made = make(repo.folder, tmp_path / "trees" / "after", "plan/after")
+    assert "one\n" == (Path(made.path) / "file0.txt").read_text()
+    assert not mark.exists()
+
+
+def test_a_submodule_is_not_entered_and_its_filters_do_not_run(repo: Repo, tmp_path: Path) -> None:
+    mark, other = tmp_path / "ran", Repo(tmp_path / "other")
+    repo.git("submodule", "--quiet", "add", str(other.folder), "part")
+    repo.git("config", "--file", ".gitmodules", "submodule.part.ignore", "none")
+    repo.git("commit", "--quiet", "--all", "-m", "part")
+    part = repo.folder / "part"
+    Path(repo.git("rev-parse", "--absolute-git-dir", at=part), "info", "attributes").write_text("* filter=x\n")
+    planted(repo, mark, "filter.x.clean", at=part)
+    (part / "file0.txt").write_text("two\n")
+
+    assert state(repo.folder)
+    assert not touched_since_fork(repo.folder).files
+    assert "it has submodules" in unsaved(repo.folder)
+    assert not mark.exists()
+
+
+def test_no_program_that_would_check_signatures_is_run(repo: Repo, tmp_path: Path) -> None:
+    mark, program = tmp_path / "ran", tmp_path / "gpg"
+    program.write_text(f"#!/bin/sh\ntouch '{mark}'\n")
+    program.chmod(0o755)
+    signed = repo.git("cat-file", "commit", "HEAD").replace("\n\n", "\ngpgsig -----BEGIN PGP SIGNATURE-----\n x\n\n", 1)
+    (tmp_path / "commit").write_text(signed + "\n")
+    repo.git("reset", "--quiet", "--hard", repo.git("hash-object", "-t", "commit", "-w", str(tmp_path / "commit")))
+    repo.git("config", "log.showSignature", "true")
+    repo.git("config", "gpg.program", str(program))
+
+    assert git(repo.folder, "log", "--format=%H").split()
+    assert not mark.exists()
+
+
+def test_a_filter_of_the_persons_own_config_runs_as_their_git_runs_it(repo: Repo, tmp_path: Path) -> None:
+    """As Git LFS; what the repository says of one of the same name does not count."""
+    mark = tmp_path / "ran"
+    (tmp_path / ".gitconfig").write_text('[filter "x"]\n\tclean = tr a-z A-Z\n')
+    (repo.folder / ".git" / "info" / "attributes").write_text("* filter=x\n")
+    planted(repo, mark, "filter.x.clean")
+    (repo.folder / "file0.txt").write_text("two\n")
+
+    assert "+TWO" in diff(repo.folder, head(repo.folder))
+    assert not mark.exists()
+
+
+def test_what_is_missing_in_a_repository_is_not_fetched_by_a_program_that_its_config_names(
+    repo: Repo, tmp_path: Path
+) -> None:
+    mark = tmp_path / "ran"
+    blob = repo.git("rev-parse", "HEAD:file0.txt")
+    for key, value in {
+        "core.repositoryFormatVersion": "1",
+        "extensions.partialClone": "origin",
+        "protocol.allow": "always",
+        "remote.origin.promisor": "true",
+        "remote.origin.url": str(repo.folder),
+        "remote.origin.uploadPack": f"touch '{mark}'; git-upload-pack",
+    }.items():
+        repo.git("config", key, value)
+    (repo.folder / ".git" / "objects" / blob[:2] / blob[2:]).unlink()
+    (repo.folder / "file0.txt").write_text("two\n")
+
+    with pytest.raises(GitError):
+        diff(repo.folder, head(repo.folder))
+    assert not mark.exists()

@@ -176,7 +176,7 @@ def index_broken(repo: Repo, tree: Path) -> None:
         (submodule_with_work, "1 commit is only in its submodule 'inner'"),
         (submodule_that_left_nothing, "it has submodules, and what is in them would go with it"),
         (submodule_that_was_taken_out, "1 commit is only in its submodule 'inner'"),
-        (dirty_submodule, "1 file is not committed"),
+        (dirty_submodule, "it has submodules, and what is in them would go with it"),
         (half_merged, "a merge in it is not finished"),
         (half_rebased, "a rebase in it is not finished"),
         (half_picked, "a row of cherry-picks or reverts in it is not finished"),

@@ -26,6 +26,7 @@ from kasmon.model.event import (
     RequestWithdrawn,
     SessionForgotten,
     SessionRenamed,
+    SignalSeen,
     TurnStarted,
 )
 from kasmon.model.fleet import Fleet
@@ -35,7 +36,7 @@ from kasmon.paths import Places
 from kasmon.supervisor import follow, hint
 from kasmon.supervisor.derive import START_S
 from kasmon.supervisor.keep import IndexKeeper
-from kasmon.supervisor.watch import FleetWatch, look_once
+from kasmon.supervisor.watch import TURNS, FleetWatch, look_once
 from tests.supervisor.house import NOW, House, end, ended, started
 from tests.waiting import auntil, until
 
@@ -460,11 +461,44 @@ async def test_changes_come_without_any_hint_too(hosted: House, monkeypatch: pyt
     def none(*paths: object, **how: object) -> None:
         raise OSError("no watches left")
 
+    monkeypatch.setattr(hint, "Inotify", none)
     monkeypatch.setattr("watchfiles.watch", none)
     async with asyncio.timeout(20), fleets(FleetWatch(hosted.places)) as changes:
         await anext(changes)
         await asyncio.to_thread(hosted.tells, ME, TurnStarted(at=NOW))
         assert {ME: SessionState.WORKING} == states(await anext(changes))
+
+
+def test_of_hundreds_of_sessions_a_look_takes_a_part_and_four_take_all(house: House) -> None:
+    sessions = [house.has(f"a{number:07d}", started()) for number in range(240)]
+    watch = FleetWatch(house.places, writes=False)
+    watch.look()
+    looks: list[int] = []
+    for session in sessions:
+        house.tells(session, ended())
+    for _ in range(TURNS):
+        before = len([each for each in states(watch.look()).values() if each is SessionState.ENDED])
+        looks.append(before)
+
+    assert [100, 200, 240, 240] == looks
+
+
+def test_whom_time_alone_changes_is_looked_at_when_it_does(house: House) -> None:
+    """Also where its turn is still to come."""
+    clock = [NOW]
+    for number in range(150):
+        house.has(f"a{number:07d}", started(mode=Mode.TMUX), mode=Mode.TMUX)
+        house.hosts(f"a{number:07d}")
+    works = SignalSeen(at=NOW, source="title", value="working")
+    silent = SignalSeen(at=NOW, source="output", value="quiet")  # after a while that makes it doubtful
+    for session in house.locks:
+        house.tells(session, works, silent)
+    watch = FleetWatch(house.places, writes=False, clock=lambda: clock[0])
+    working = list(states(watch.look()).values()).count(SessionState.WORKING)
+    clock[0] += 3600
+
+    assert 150 == working
+    assert SessionState.WORKING not in states(watch.look()).values()
 
 
 async def test_a_reader_that_is_slow_gets_the_newest_fleet(hosted: House) -> None:

@@ -12,6 +12,7 @@ from kasmon.model.plan.spec import Plan
 from kasmon.paths import Places
 from kasmon.store.plan import PlanBook
 from kasmon.supervisor.plans import agreement, start
+from kasmon.supervisor.plans.confinement import must_be_able
 from kasmon.supervisor.plans.see import Seen, see
 
 
@@ -56,6 +57,7 @@ def take_edit(places: Places, config: Config, plan: str, digest: str) -> None:
         PlanNotFoundError: if there is no such plan, or its file is gone.
         PlanFaultyError: if something is wrong with the file.
         RefusedError: if the plan is over, the file says something else by now, or takes away what has begun.
+        KasmonError: if a task cannot have its sandbox.
         UnavailableError: if it cannot be noted.
     """
     if "/" in plan:
@@ -69,8 +71,9 @@ def take_edit(places: Places, config: Config, plan: str, digest: str) -> None:
         raise RefusedError(f"{str(file)!r} was edited again since it was shown.", hint="Look at it once more.")
     new, old = read(text, file.name, tuple(config.agents)), read(book.agreed.read_text("utf-8"), file.name)
     refused = changes(old, new, book.run).refused
-    if refused := (*refused, why) if (why := unable(new)) else refused:
+    if refused:
         raise RefusedError(f"the edit of {book.plan!r} is not taken over: {'; '.join(refused)}.")
+    must_be_able(places, config, new, Path(book.run.folder))
     start.apply_edit(book, text)
     start.run(places, book)
 
@@ -81,15 +84,9 @@ def _begin(places: Places, config: Config, file: Path, digest: str) -> None:
     if start.digest(text) != digest:
         raise RefusedError(f"{str(file)!r} was edited since it was shown.", hint="Look at it once more.")
     plan = read(text, file.name, tuple(config.agents))
-    if why := unable(plan):
-        raise RefusedError(f"{str(file)!r} is not run: {why}.")
+    must_be_able(places, config, plan, file.parent)
     agreement.grounds(plan, file.parent)
     start.run(places, start.agree(places, plan, text, file, file.parent, headless=False))
-
-
-def unable(plan: Plan) -> str:
-    """Why *plan* cannot run with this version; empty where it can."""
-    return next((_sandboxed(task.id, task.sandbox) for task in plan.tasks if task.sandbox not in ("", "jail")), "")
 
 
 def _check_goes_on(book: PlanBook) -> None:
@@ -103,7 +100,3 @@ def _id_of(plan: Plan, wanted: str) -> str:
         if wanted in (task.id, str(task.number)):
             return task.id
     raise UsageError(f"the plan has no task {wanted!r}.", hint=f"It has {', '.join(task.id for task in plan.tasks)}.")
-
-
-def _sandboxed(task: str, sandbox: str) -> str:
-    return f"task {task!r} wants the sandbox {sandbox!r}: it comes with a later version, there is `jail`"

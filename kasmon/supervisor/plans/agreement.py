@@ -9,6 +9,7 @@ from kasmon.model.plan.fact import Deed
 from kasmon.model.plan.run import SETTLED, PlanRun, TaskState
 from kasmon.model.plan.spec import Plan
 from kasmon.supervisor.git import head, repository
+from kasmon.supervisor.plans.confinement import sandboxes
 from kasmon.supervisor.worktree import no_commit, no_repository, remarks
 
 SHELL = "shell"
@@ -23,13 +24,16 @@ def shown(plan: Plan, config: Config, folder: Path) -> list[str]:
         agent = plan.agent + agent if agent.startswith("@") else agent
         agents.setdefault(agent, []).append(task.id)
     for agent, tasks in agents.items():
-        lines.append(
-            f"  starts {_command(config, agent)} for {'task' if len(tasks) == 1 else 'tasks'} {', '.join(tasks)}"
-        )
+        lines.append(f"  starts {_command(config, agent)} for {_named(tasks)}")
+    lines += [f"  confines {_named(tasks)} by a sandbox {tier!r}" for tier, tasks in sandboxes(config, plan).items()]
     lines += [f"  passes on {', '.join(plan.env)}"] if plan.env else []
     lines += [f"  runs in the shell of task {task.id}: {task.run}" for task in plan.tasks if task.run]
     lines += [f"  checks task {task.id} by: {task.check}" for task in plan.tasks if task.check]
     return lines
+
+
+def _named(tasks: list[str]) -> str:
+    return f"{'task' if len(tasks) == 1 else 'tasks'} {', '.join(tasks)}"
 
 
 def _command(config: Config, agent: str) -> str:

@@ -27,7 +27,7 @@ from kasmon.model.session import Session
 from kasmon.paths import Places
 from kasmon.store.plan import PlanBook, plans
 from kasmon.supervisor.plans import agreement, start
-from kasmon.supervisor.plans.acts import unable
+from kasmon.supervisor.plans.confinement import unable
 from kasmon.supervisor.plans.folders import Found, PlanFolders
 from kasmon.supervisor.plans.see import settled
 
@@ -87,7 +87,7 @@ class Boards:
         self._grouped_of: Fleet | None = None
         self._groups: dict[str, list[Session]] = {}
         self._boards: tuple[Board, ...] = ()
-        self._files = _Files()
+        self._files = _Files(places)
 
     def look(self) -> tuple[Board, ...]:
         """The plans now: those that go on first, then those that are over, the newest of each first.
@@ -128,7 +128,7 @@ class Boards:
             return
         self._folder_stamp = stamp
         newest = plans(self._places)[-MOST:]
-        self._watched = {id_: self._watched.get(id_) or _Watched(PlanBook(self._places, id_)) for id_ in newest}
+        self._watched = {id_: self._watched.get(id_) or _Watched(self._places, id_) for id_ in newest}
 
     def _group(self, fleet: Fleet) -> None:
         if fleet is self._grouped_of:
@@ -142,7 +142,8 @@ class Boards:
 class _Files:
     """The plan files of the config's folders, as boards."""
 
-    def __init__(self) -> None:
+    def __init__(self, places: Places) -> None:
+        self._places = places
         self._config: Config | None = None
         self._folders = PlanFolders(())
         self._looked_at = float("-inf")
@@ -156,16 +157,18 @@ class _Files:
             self._boards = {}
         if time.monotonic() - self._looked_at >= SELDOM_S:
             self._looked_at = time.monotonic()
-            known = {id(found): board for found, board in self._boards.items()}
-            self._boards = {found: known.get(id(found)) or _unbegun(found, config) for found in self._folders.look()}
+            known = {id(found): board for found, board in self._boards.items() if found.faults or not board.problem}
+            self._boards = {
+                found: known.get(id(found)) or _unbegun(self._places, found, config) for found in self._folders.look()
+            }
         return list(self._boards.values())
 
 
-def _unbegun(found: Found, config: Config) -> Board:
+def _unbegun(places: Places, found: Found, config: Config) -> Board:
     """The board of a plan that nobody has run yet."""
     file, plan = Path(found.file), settled(found.plan, config)
     refused = tuple(placed(file.name, fault) for fault in found.faults)
-    if not refused and (why := unable(plan)):
+    if not refused and (why := unable(places, config, plan, file.parent)):
         refused = (why,)
     lines = tuple(f"+ task {task.id}: {task.title}" for task in plan.tasks)
     text = "" if refused else _text(file)
@@ -189,8 +192,9 @@ def _text(file: Path) -> str:
 class _Watched:
     """One plan, and what is known of it from the last look."""
 
-    def __init__(self, book: PlanBook) -> None:
-        self._book = book
+    def __init__(self, places: Places, id_: str) -> None:
+        self._places = places
+        self._book = book = PlanBook(places, id_)
         self._size = -1
         self._sessions: tuple[Session, ...] = ()
         self._config: Config | None = None
@@ -261,7 +265,8 @@ class _Watched:
         self._file_stamp, self._edit_of, self._edit = stamp, self._book.run, None
         if stamp is not None:
             with contextlib.suppress(KasmonError, OSError):
-                self._edit = _edit(start.text_of(file), file, self._plan, self._book.run, config)
+                text, run = start.text_of(file), self._book.run
+                self._edit = _edit(self._places, text, file, self._plan, run, config)
 
     def _made(self, problem: str) -> Board:
         book, config = self._book, self._config or Config()
@@ -280,7 +285,7 @@ class _Watched:
         )
 
 
-def _edit(text: str, file: Path, plan: Plan, run: PlanRun, config: Config) -> Edit | None:
+def _edit(places: Places, text: str, file: Path, plan: Plan, run: PlanRun, config: Config) -> Edit | None:
     """How *text* differs from *plan*; None where it does not."""
     digest = start.digest(text)
     if digest == run.digest:
@@ -292,7 +297,7 @@ def _edit(text: str, file: Path, plan: Plan, run: PlanRun, config: Config) -> Ed
     if not lines:
         return None
     folder, remarks = Path(run.folder), []
-    refused = (*refused, why) if (why := unable(new)) else refused
+    refused = (*refused, why) if (why := unable(places, config, new, folder)) else refused
     try:
         remarks = [f"  but {remark}" for remark in agreement.grounds(new, folder)]
     except KasmonError as error:

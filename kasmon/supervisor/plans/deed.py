@@ -22,6 +22,7 @@ from kasmon.supervisor import verb
 from kasmon.supervisor.changed import changed
 from kasmon.supervisor.plans import place
 from kasmon.supervisor.plans.check import run_check
+from kasmon.supervisor.plans.confinement import comes_back
 from kasmon.supervisor.plans.elsewhere import Elsewhere
 from kasmon.supervisor.plans.session import variables
 from kasmon.supervisor.worktree import Tree
@@ -46,6 +47,8 @@ class Deeds:
     async def claim(self, plan: Plan, step: Claim) -> None:
         """Note that the step's task is called done, with what it changed, and keep the result that it left."""
         task, at = step.task, self._book.run.of(step.task.id)
+        folder = Path(at.workdir or ".")
+        kept_back = await asyncio.to_thread(comes_back, self._where, SessionId(at.session), folder)
         if not step.word.by:
             await self._note(TaskFailed(at=time.time(), task=task.id, attempt=step.attempt, why=step.word.text))
             return
@@ -54,7 +57,8 @@ class Deeds:
             differ = None
             left, but = await self._result_of(machine, task, at.session)
         else:
-            differ, left, but = *await asyncio.to_thread(_left_here, task, at, is_own), ""
+            differ, left = await asyncio.to_thread(_left_here, task, at, is_own)
+            but = f" ({kept_back})" if kept_back else ""
         claimed = TaskClaimed(
             at=time.time(),
             task=task.id,

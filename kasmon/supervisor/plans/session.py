@@ -1,13 +1,12 @@
 """A task's session: made known, noted, started, in this order, so that a crash between two of them starts it once."""
 
 import asyncio
-import contextlib
 import os
 import time
 from collections.abc import Mapping
 from pathlib import Path
 
-from kasmon.config import Config, resolve
+from kasmon.config import Config
 from kasmon.config.address import machine_of, there
 from kasmon.errors import KasmonError, RefusedError
 from kasmon.host.book import wanted as launch_of
@@ -27,6 +26,7 @@ from kasmon.supervisor import verb
 from kasmon.supervisor.begin import begin
 from kasmon.supervisor.create import NewSession, prepare
 from kasmon.supervisor.look import look_once
+from kasmon.supervisor.plans.confinement import goes_in, usual_mode
 from kasmon.supervisor.plans.elsewhere import HOME, Elsewhere
 from kasmon.supervisor.plans.place import Grounds, lay_out, state_of
 from kasmon.supervisor.worktree import Tree
@@ -58,6 +58,7 @@ class Starter:
                 return
             launch = await asyncio.to_thread(self._made, plan, run, task, number, tree, fleet)
             session = launch.session
+            await asyncio.to_thread(goes_in, self._places, launch)
             await asyncio.to_thread(self._note, task, number, session, launch.name, tree)
             await begin(self._places, launch)
         except (KasmonError, OSError) as error:
@@ -112,7 +113,7 @@ class Starter:
         return NewSession(
             name=session_name(run.plan, task, number, [session.name for session in fleet.sessions]),
             agent=agent,
-            mode=Mode(mode) if mode else self._usual_mode(agent, task.sandbox or None),
+            mode=Mode(mode) if mode else usual_mode(self._config, agent, task.sandbox or None),
             sandbox=task.sandbox or None,
             argv=("sh", "-c", task.run) if is_elsewhere and task.run else (),
             workdir="" if is_elsewhere else tree.path,
@@ -123,15 +124,6 @@ class Starter:
             plan=run.plan,
             environment=plan.env,
         )
-
-    def _usual_mode(self, agent: str, sandbox: str | None) -> Mode | None:
-        """A task's mode where nobody says one: its profile's, else structured where its program can be."""
-        profile = self._config.agents.get(agent)
-        if profile is None or profile.execution_mode is not None:
-            return None
-        with contextlib.suppress(KasmonError):  # it cannot be started at all: whoever starts it says why
-            return Mode.SDK if resolve(self._config, agent, Mode.SDK, sandbox=sandbox).mode is Mode.SDK else None
-        return None
 
     def _is_scripted(self, plan: Plan, task: Task, instead: str) -> bool:
         profile = self._config.agents.get(instead or task.agent or plan.agent)

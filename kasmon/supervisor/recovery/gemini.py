@@ -1,0 +1,59 @@
+"""Gemini's chats, `tmp/<project>/chats/session-*.jsonl` in its folder; read only (gemini 0.61).
+
+Which folder a project's short name means stands in `projects.json`.
+"""
+
+import json
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from kasmon.backends.shape import rows, table, text
+from kasmon.supervisor.recovery.kept import Kept, kept, readable
+
+CONTEXT = "<session_context>"
+"""How the text begins that gemini itself puts in front of each conversation."""
+
+
+def conversations(folder: Path) -> Iterator[Kept]:
+    """Yield those of gemini's *folder*; what cannot be read is not there."""
+    try:
+        projects = table(json.loads((folder / "projects.json").read_bytes()), "projects")
+    except (OSError, ValueError, RecursionError, AttributeError):
+        return
+    for directory, name in projects.items():
+        if not isinstance(name, str) or "/" in name or name.startswith("."):
+            continue
+        yield from readable(
+            folder.glob(f"tmp/{name}/chats/session-*.jsonl"), partial(conversation, directory=directory)
+        )
+
+
+def conversation(file: Path, directory: str) -> Kept | None:
+    """The one in *file*, of the project in *directory*; None where nobody said anything in it.
+
+    Raises:
+        OSError: if it cannot be read.
+    """
+    id_ = said = ""
+    prompts: dict[str, str] = {}
+    with file.open("rb") as lines:
+        for line in lines:
+            try:
+                entry = json.loads(line)
+            except (ValueError, RecursionError):
+                continue
+            if not isinstance(entry, dict):
+                continue
+            id_ = id_ or text(entry, "sessionId")
+            for message in (entry, *rows(table(entry, "$set"), "messages")):
+                if message.get("type") == "user" and (words := _words(message)) and not words.startswith(CONTEXT):
+                    prompts[text(message, "id")] = words
+                elif message.get("type") == "gemini":
+                    said = text(message, "content") or said
+    return kept(id_, directory, list(prompts.values()), said, file.stat().st_mtime) if id_ and prompts else None
+
+
+def _words(message: dict[str, Any]) -> str:
+    return text(message, "content") or "\n".join(text(part, "text") for part in rows(message, "content")).strip()

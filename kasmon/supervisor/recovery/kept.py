@@ -1,0 +1,78 @@
+"""A conversation as its agent keeps it on disk, and as our log knows it: what the two have in common proves it."""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
+
+import msgspec
+
+from kasmon.clean import HIDDEN, clean_block
+
+CUT = 16 * 1024
+"""The log keeps so many characters of a long text; of two that long, the beginning decides."""
+
+
+class Kept(msgspec.Struct, frozen=True, kw_only=True):
+    """What an agent's own files say of one conversation. Foreign text, cleaned."""
+
+    id: str
+    directory: str
+    """Where its agent ran, as that wrote it down."""
+    prompts: tuple[str, ...] = ()
+    """What people said, oldest first."""
+    said: str = ""
+    """What the agent said last."""
+    at: float = 0.0
+    """When it was last written to, in seconds since the epoch."""
+
+    @property
+    def first(self) -> str:
+        return self.prompts[0] if self.prompts else ""
+
+    @property
+    def last(self) -> str:
+        """The last message: the agent's, or where it said nothing the person's."""
+        return self.said or (self.prompts[-1] if self.prompts else "")
+
+
+class Known(msgspec.Struct, frozen=True, kw_only=True):
+    """What our log knows of a session's conversation; a text that is not known, or holds a secret, is not there."""
+
+    directory: str
+    id: str = ""
+    """The agent's own id of it; empty where it never told."""
+    since: float = 0.0
+    """The conversation is not older: its session was made then."""
+    prompts: tuple[str, ...] = ()
+    """What was given to the agent, oldest first."""
+    is_whole: bool = True
+    """The first of these is the first that the agent was ever given."""
+    said: tuple[str, ...] = ()
+    """The last messages of the agent, oldest first."""
+
+
+def kept(id_: str, directory: str, prompts: Sequence[str], said: str, at: float) -> Kept:
+    """Of foreign texts, as they stand in an agent's files."""
+    clean = tuple(text for text in (clean_block(prompt).strip() for prompt in prompts) if text)
+    return Kept(id=id_, directory=directory, prompts=clean, said=clean_block(said).strip(), at=at)
+
+
+def readable(files: Iterable[Path], read: Callable[[Path], Kept | None]) -> Iterator[Kept]:
+    """Yield what *read* finds in each of *files*, by their names; what cannot be read is not there."""
+    for file in sorted(files):
+        try:
+            found = read(file)
+        except OSError:
+            continue
+        if found is not None:
+            yield found
+
+
+def telling(text: str) -> bool:
+    """Whether *text*, of our log, can be compared: it says something, and nothing in it is hidden."""
+    return bool(text.strip()) and HIDDEN not in text
+
+
+def same(ours: str, theirs: str) -> bool:
+    """Whether a text of our log and one of an agent's files are the same text."""
+    ours, theirs = ours.strip(), theirs.strip()
+    return ours == theirs or (len(ours) >= CUT - 1 and theirs.startswith(ours))

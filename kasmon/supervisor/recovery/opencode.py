@@ -1,0 +1,46 @@
+"""OpenCode's conversations, in a SQLite database of its data folder; read only (opencode 1.18)."""
+
+import contextlib
+import json
+import sqlite3
+from collections.abc import Iterator
+from pathlib import Path
+
+from kasmon.backends.shape import text
+from kasmon.store.index import connect
+from kasmon.supervisor.recovery.kept import Kept, kept
+
+SESSIONS = "SELECT id, directory, time_updated FROM session WHERE parent_id IS NULL"
+SAID = (
+    "SELECT message.data, part.data FROM part JOIN message ON message.id = part.message_id"
+    " WHERE part.session_id = ? ORDER BY message.time_created, message.id, part.time_created, part.id"
+)
+
+
+def conversations(folder: Path) -> Iterator[Kept]:
+    """Yield those of opencode's data *folder*; a database that cannot be read, or is made otherwise, has none."""
+    file = folder / "opencode.db"
+    if not file.is_file():
+        return
+    with contextlib.suppress(sqlite3.Error), contextlib.closing(connect(file)) as database:
+        for id_, directory, at in database.execute(SESSIONS).fetchall():
+            prompts, said = _said(database, id_)
+            if isinstance(id_, str) and isinstance(directory, str) and prompts:
+                yield kept(id_, directory, prompts, said, float(at or 0) / 1000)
+
+
+def _said(database: sqlite3.Connection, session: str) -> tuple[list[str], str]:
+    """What people said, and what the agent said last."""
+    prompts, said = [], ""
+    for message, part in database.execute(SAID, (session,)):
+        try:
+            role, words = text(json.loads(message), "role"), json.loads(part)
+        except (ValueError, RecursionError, TypeError, AttributeError):
+            continue
+        if not isinstance(words, dict) or words.get("type") != "text" or words.get("synthetic"):
+            continue
+        if role == "user":
+            prompts.append(text(words, "text"))
+        elif role == "assistant":
+            said = text(words, "text") or said
+    return prompts, said

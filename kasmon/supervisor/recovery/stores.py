@@ -1,0 +1,50 @@
+"""Where each agent keeps its conversations, for one session: in its own home, or in its sandbox's."""
+
+import os
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Final
+
+from kasmon.backends.surroundings import given, inherited, own_prefixes, program_of
+from kasmon.model.command import Launch
+from kasmon.paths import Places
+from kasmon.supervisor.move import home_of
+from kasmon.supervisor.recovery import claude, codex, gemini, opencode
+from kasmon.supervisor.recovery.kept import Kept
+
+
+def _claude(variables: Mapping[str, str], home: Path) -> Iterator[Kept]:
+    return claude.conversations(Path(variables.get("CLAUDE_CONFIG_DIR") or home / ".claude"))
+
+
+def _codex(variables: Mapping[str, str], home: Path) -> Iterator[Kept]:
+    return codex.conversations(Path(variables.get("CODEX_HOME") or home / ".codex"))
+
+
+def _gemini(variables: Mapping[str, str], home: Path) -> Iterator[Kept]:
+    return gemini.conversations(home / ".gemini")
+
+
+def _opencode(variables: Mapping[str, str], home: Path) -> Iterator[Kept]:
+    return opencode.conversations(Path(variables.get("XDG_DATA_HOME") or home / ".local/share") / "opencode")
+
+
+STORES: Final[Mapping[str, Callable[[Mapping[str, str], Path], Iterator[Kept]]]] = {
+    "claude": _claude,
+    "codex": _codex,
+    "gemini": _gemini,
+    "opencode": _opencode,
+}
+"""Program -> its conversations, by its variables and its home."""
+
+
+def conversations(places: Places, launch: Launch) -> list[Kept] | None:
+    """All that the agent of *launch* keeps; None where nobody knows how it keeps them. Blocks."""
+    read = STORES.get(program_of(launch.argv)) or STORES.get(launch.agent)
+    if read is None:
+        return None
+    inside = home_of(places, launch)
+    variables = given(places, launch.session)
+    if inside is None:
+        variables = inherited(own_prefixes(launch.argv), os.environ) | variables
+    return list(read(variables, inside or Path(variables.get("HOME") or Path.home())))
