@@ -14,6 +14,7 @@ from kasmon.host.said import said
 from kasmon.host.wire import Say
 from kasmon.model.command import Launch
 from kasmon.model.event import ConfinementSeen, NoticeRaised
+from kasmon.model.state import SessionState
 from kasmon.paths import Places
 from kasmon.sandbox import behind, inmate
 from kasmon.sandbox.belongings import Belongings, context
@@ -85,7 +86,7 @@ class Inmate:
         if is_over:
             try:
                 self._heard(await asyncio.to_thread(self._listen))
-                for text in await asyncio.to_thread(inmate.left, self._places, self._launch.session):
+                for text in await asyncio.to_thread(self._left):
                     self._tell(text)
             except (KasmonError, OSError) as error:
                 self._tell(f"Its sandbox is not cleared up: {error}", is_bad=True)
@@ -127,6 +128,8 @@ class Inmate:
             try:
                 self._heard(await asyncio.to_thread(self._listen))
                 await asyncio.to_thread(self._keep_current)
+                for text in await asyncio.to_thread(inmate.apart, self._places, self._launch.session):
+                    self._tell(text)
             except (KasmonError, OSError):
                 log.warning("what those inside say cannot be heard", exc_info=True)
 
@@ -141,6 +144,10 @@ class Inmate:
     def _listen(self) -> list[Note]:
         """What those inside have said since the last time."""
         return self._notes.new(inmate.notes_of(self._places, self._launch.session))
+
+    def _left(self) -> tuple[str, ...]:
+        is_lost = self._pen.session.state is SessionState.LOST  # nobody sees it any more: what sleeps on disk stays
+        return inmate.left(self._places, self._launch.session, spares_memory=is_lost)
 
     def _keep_current(self) -> None:
         """Let those inside know what their plan's runner has written down since."""

@@ -13,7 +13,7 @@ from typing import Final
 
 import msgspec
 
-from kasmon.errors import KasmonError, RefusedError, SessionEndedError
+from kasmon.errors import KasmonError, RefusedError, SessionEndedError, SnapshotRefusedError
 from kasmon.host.pen import Pen
 from kasmon.host.resting import alike, as_of, is_at_work, rests_at, used_at
 from kasmon.host.stepping import FOREVER, Steps
@@ -33,6 +33,7 @@ TYPING_S: Final = 10.0
 """How long nobody types until it is noted when somebody last did, in seconds."""
 FOUND: Final = "found again"
 IN_TIME: Final = "it was at work"
+LOST: Final = "what it held in memory is lost, its conversation and its files are not"
 
 
 class Keeper:
@@ -92,6 +93,9 @@ class Keeper:
 
     async def keep(self) -> None:
         """Do what is due until it ends."""
+        await self._steps.learn()
+        if not self._steps.can_sleep:
+            self.begin(msgspec.structs.replace(self._terms, standby_after_s=0.0))
         self._pen.on_noted = self._changed.set
         while not self.is_ending:
             self._changed.clear()
@@ -137,7 +141,11 @@ class Keeper:
                     f"session {self._session!r} sleeps, and `session.auto_resume` is off.",
                     hint=f"`kasmon sandbox resume {self._session}` wakes it.",
                 )
-            await self._steps.thaw()
+            try:
+                await self._steps.thaw()
+            except SnapshotRefusedError as error:
+                self._give_up(error)
+                raise
 
     def touched(self) -> None:
         """Somebody sits down at it, or types: wake it soon, what is typed waits in its terminal."""
@@ -146,20 +154,30 @@ class Keeper:
         if may_sleep and self._terms.auto_resume and (self._waking is None or self._waking.done()):
             self._waking = asyncio.create_task(self._woken())
 
-    async def sleep(self, why: str) -> None:
-        """Put it to sleep, its memory held. Nothing where it sleeps.
+    async def sleep(self, why: str, *, to_disk: bool = False) -> None:
+        """Put it to sleep, its memory held or *to_disk*. Nothing where it sleeps so, or deeper.
 
         Raises:
             RefusedError: if it is at work, or waits for an answer.
+            UnableError: for *to_disk*, where that cannot be.
             SandboxError: if it cannot be; it goes on then.
         """
         async with self._moving:
             session = as_of(self._pen.session, time.time())
+            if self.sleeps and (self._steps.housing.held is not to_disk or not to_disk):
+                return
             if self.sleeps:
+                await self._put_down(why, to_disk=to_disk)
                 return
             if session.state is not SessionState.IDLE or session.in_turn or session.queue or self.is_ending:
                 raise RefusedError(f"session {session.name!r} is {session.state}: it sleeps only when it is idle.")
-            await self._steps.freeze(why)
+            await self._put_down(why, to_disk=to_disk)
+
+    async def _put_down(self, why: str, *, to_disk: bool) -> None:
+        """Put it to sleep; from memory to disk it goes by being awake."""
+        if self.sleeps:
+            await self._steps.thaw()
+        await self._steps.freeze(why, to_disk=to_disk)
 
     def _use(self) -> None:
         self._used_at = self._wanted_at = time.time()
@@ -174,9 +192,16 @@ class Keeper:
     async def _tried_to_thaw(self, why: str) -> None:
         try:
             await self._steps.thaw(why)
+        except SnapshotRefusedError as error:
+            self._give_up(error)
         except KasmonError as error:
             self._not_before = time.time() + LONGEST_LOOK_S
             self._steps.warn(f"It cannot be woken: {error.message}")
+
+    def _give_up(self, error: SnapshotRefusedError) -> None:
+        """Its memory cannot be gone on from: its agent ends, and the next one goes on by its conversation's id."""
+        self.is_ending = True
+        self._end_agent(f"{LOST}: {error.message}")
 
     # -- what the clock says
 
@@ -191,7 +216,7 @@ class Keeper:
         last_used = self._clock.at("used", self._last_used(session), now)
         born_at = self._clock.at("born", housing.born_at, now)
         known = msgspec.structs.replace(housing, used_at=last_used, born_at=born_at)
-        step = due(known, self._steps.terms, keeps_memory=False, in_turn=False)
+        step = due(known, self._steps.terms, keeps_memory=self._steps.keeps_memory, in_turn=False)
         if step is None or step.step is not Step.END:
             return step
         return msgspec.structs.replace(step, at=max(step.at, self._wanted_at + QUIET_S, self._not_before))
@@ -202,8 +227,10 @@ class Keeper:
         if session.state is not SessionState.IDLE or housing.runtime is None or housing.phase is not Phase.RUNNING:
             return math.inf
         last_used, terms = self._last_used(session), self._steps.terms
-        to_come = deadlines(msgspec.structs.replace(housing, used_at=last_used), terms, keeps_memory=False)
-        if all(map(alike, to_come, (housing.standby_at, housing.expires_at))):
+        to_come = deadlines(
+            msgspec.structs.replace(housing, used_at=last_used), terms, keeps_memory=self._steps.keeps_memory
+        )
+        if all(map(alike, to_come, (housing.standby_at, housing.pause_at, housing.expires_at))):
             return math.inf
         shares = (each / 4 for each in (terms.standby_after_s, terms.idle_timeout_s) if each)
         known_at = last_used + min([TYPING_S, *shares])
@@ -226,14 +253,15 @@ class Keeper:
             if step.step is Step.END:
                 await self._end(step.why)
             else:
-                await self._doze(step.why)
+                await self._doze(step.why, to_disk=step.step is Step.PAUSE)
 
-    async def _doze(self, why: str) -> None:
+    async def _doze(self, why: str, *, to_disk: bool) -> None:
         last_used = self._used_at
         try:
-            await self._steps.freeze(why)
+            await self._put_down(why, to_disk=to_disk)
         except KasmonError as error:  # it is not tried again until it was used, and ends all the same
-            self._steps.terms = msgspec.structs.replace(self._terms, standby_after_s=0.0)
+            terms = msgspec.structs.replace(self._terms, standby_after_s=0.0)
+            self._steps.terms = msgspec.structs.replace(terms, on_timeout="end") if to_disk else terms
             self._steps.warn(error.message)
             return
         if self._used_at > last_used and self._terms.auto_resume:

@@ -293,18 +293,21 @@ async def write_off(places: Places, session: SessionId, event: Event) -> None:
     with contextlib.suppress(RefusedError):
         lock, pen = await _opened(places, session)
         pen.note(event)
-        await _cleared(places, session)
+        await _cleared(places, session, spares_memory=isinstance(event, LineLost))
         await _closed(lock, pen, WRITTEN_S)
 
 
-async def _cleared(places: Places, session: SessionId) -> None:
-    """Leave nothing of the sandbox of an agent that did not begin, or is gone; nothing where it has none."""
+async def _cleared(places: Places, session: SessionId, *, spares_memory: bool = False) -> None:
+    """Leave nothing of the sandbox of an agent that did not begin, or is gone; nothing where it has none.
+
+    *spares_memory*: what sleeps on disk stays.
+    """
     if not await asyncio.to_thread(places.sandbox(session).exists):
         return
     from kasmon.sandbox.inmate import left  # only where there is a sandbox
 
     with contextlib.suppress(KasmonError, OSError):  # its next start tries that again
-        await asyncio.to_thread(left, places, session)
+        await asyncio.to_thread(left, places, session, spares_memory=spares_memory)
 
 
 async def _opened(places: Places, session: SessionId, secrets: Sequence[str] = ()) -> tuple[HostLock, Pen]:

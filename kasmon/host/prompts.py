@@ -48,8 +48,8 @@ class Prompts:
         self._mail = Mail(pen.book)
         self._give = give
         self._handing = asyncio.Lock()
-        self._without_turn: set[ReceiptId] = set()
-        """What the agent had taken when a turn ended, and which was not that turn."""
+        self._handed: list[ReceiptId] = []
+        """What the agent was given and began no turn with yet, in the order in which it takes them."""
         self._expecting: asyncio.TimerHandle | None = None
         """Runs while an idle agent has a prompt whose turn has not begun."""
         self._changed = asyncio.Event()
@@ -136,6 +136,7 @@ class Prompts:
         if isinstance(event, TurnStarted):
             self._begun()
             if event.by != "agent" and (begins := self._beginning(event.prompt)) is not None:
+                self._passed_over(begins.id)
                 self._step(begins, R.STARTED)
         elif isinstance(event, TurnEnded):
             self._begun()
@@ -144,12 +145,16 @@ class Prompts:
             for text in event.dropped:
                 if same := [receipt for receipt in self._in(*ON_THE_WAY) if receipt.text == _shown(text)]:
                     self._step(same[0], R.LOST, DROPPED)
-            taken = self._in(R.SUBMITTED)
-            for receipt in taken:
-                if receipt.id in self._without_turn:
-                    self._step(receipt, R.FINISHED, TAKEN_IN)
-            self._without_turn = {receipt.id for receipt in taken} - self._without_turn
         self._changed.set()
+
+    def _passed_over(self, begins: ReceiptId) -> None:
+        """What the agent took before the prompt *begins*, and never named, it has taken in with another turn."""
+        if begins in self._handed:
+            place = self._handed.index(begins)
+            before, self._handed = self._handed[:place], self._handed[place + 1 :]
+            for receipt in self._in(R.SUBMITTED):
+                if receipt.id in before:
+                    self._step(receipt, R.FINISHED, TAKEN_IN)
 
     async def aclose(self) -> None:
         """Hand nothing over any more. Idempotent."""
@@ -197,6 +202,7 @@ class Prompts:
         """
         was_idle = self.state is SessionState.IDLE
         receipt = self._typed(prompt, waiting)
+        self._handed.insert(0 if prompt.when == "interrupt" else len(self._handed), receipt.id)
         try:
             await self._give(prompt)
         except TimedOutError as error:

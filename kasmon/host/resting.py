@@ -16,6 +16,7 @@ from kasmon.model.state import SessionState
 BEGIN_S: Final = 10.0
 """So long after it was given, in seconds, a prompt may still begin a turn."""
 ALIKE_S: Final = 1.0
+RESTING: Final = frozenset({SessionState.IDLE, SessionState.STANDBY, SessionState.PAUSED})
 AT_WORK: Final = frozenset({SessionState.WORKING, SessionState.ASKING})
 ON_THE_WAY: Final = frozenset({ReceiptState.QUEUED, ReceiptState.TYPED})
 GIVEN: Final = frozenset({ReceiptState.SUBMITTED, ReceiptState.STARTED})
@@ -30,7 +31,7 @@ def as_of(session: Session, now: float) -> Session:
 
 def rests_at(session: Session) -> float:
     """From when on nothing runs in it and nobody waits for anything; infinity while something does."""
-    if session.state not in (SessionState.IDLE, SessionState.STANDBY) or session.in_turn or session.asks:
+    if session.state not in RESTING or session.in_turn or session.asks:
         return math.inf
     if any(receipt.state in ON_THE_WAY for receipt in session.receipts):
         return math.inf

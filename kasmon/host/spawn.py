@@ -19,6 +19,8 @@ OF_ONE_SESSION = ("KASMON_SESSION", "KASMON_TASK", "KASMON_WAVE", "KASMON_PEERS"
 """Variables that say where their process runs; a host runs somewhere else."""
 RUNNING = ("KASMON_", "PYTHON", "LD_", "DYLD_", "COVERAGE_", "VIRTUAL_ENV")
 """How the variables begin that a host itself runs by, beside those that every agent gets."""
+SERVICES = ("E2B_",)
+"""Likewise those by which it reaches sandboxes that are kept elsewhere; it gets them in memory only."""
 
 
 def spawn(places: Places, session: SessionId | None, since: Cursor | None = None) -> subprocess.Popen[bytes]:
@@ -55,7 +57,8 @@ def _detached(places: Places, what: Sequence[str], log: Path, *, keeps: bool) ->
     """`kasmon host` with the arguments *what*; with *keeps* it has all our variables, most of them in memory only."""
     places.make()
     shown, kept = surroundings(places, os.environ)
-    with opened(log) as output, handed(places, kept if keeps else {}) as given:
+    kept = kept if keeps else {name: value for name, value in kept.items() if name.startswith(SERVICES)}
+    with opened(log) as output, handed(places, kept) as given:
         child = subprocess.Popen(
             [sys.executable, "-P", "-m", "kasmon", "host", *what],
             stdin=given,

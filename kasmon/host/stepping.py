@@ -7,14 +7,17 @@ import asyncio
 import contextlib
 from typing import Final
 
+import msgspec
+
 from kasmon.errors import KasmonError, RefusedError, SandboxError
 from kasmon.host.pen import Pen
 from kasmon.model.command import Launch
 from kasmon.model.event import Event
 from kasmon.model.housing import Housing, must_be_on_disk
-from kasmon.model.sandbox import Phase, Runtime
+from kasmon.model.sandbox import Phase, Runtime, Tier
 from kasmon.paths import Places
 from kasmon.sandbox import inmate
+from kasmon.sandbox.base import Slept
 from kasmon.sandbox.journal import Journal
 from kasmon.sandbox.lifecycle import Terms
 
@@ -29,6 +32,11 @@ class Steps:
     def __init__(self, places: Places, launch: Launch, pen: Pen) -> None:
         self.terms = FOREVER
         """How long it is kept, by which it is told what comes next."""
+        self.keeps_memory = False
+        """Whether it can be paused to disk."""
+        self.can_sleep = True
+        """Whether it can be put to sleep at all."""
+        self._tier: Tier = launch.sandbox or "jail"
         self._places = places
         self._session = launch.session
         self._pen = pen
@@ -36,6 +44,11 @@ class Steps:
     @property
     def housing(self) -> Housing:
         return self._pen.session.housing or Housing()
+
+    async def learn(self) -> None:
+        """Look whether it can be paused to disk, and sleep at all."""
+        self.keeps_memory = await asyncio.to_thread(inmate.keeps_memory, self._places, self._session)
+        self.can_sleep = await asyncio.to_thread(inmate.can_sleep, self._places, self._session)
 
     def told(self, used_at: float) -> None:
         """Note what comes next now that it was last used at *used_at*, in seconds since the epoch."""
@@ -45,45 +58,57 @@ class Steps:
         """Note *text* for people."""
         self._journal.tell(text)
 
-    async def freeze(self, why: str) -> None:
-        """Put it to sleep, its memory held.
+    async def freeze(self, why: str, *, to_disk: bool = False) -> None:
+        """Put it to sleep, its memory held; or *to_disk*, and no process of it is left.
 
         Raises:
             RefusedError: if it is not known where it lives.
+            UnableError: for *to_disk*, where that cannot be.
             SandboxError: if it was not put to sleep; it goes on.
         """
-        runtime = self._runtime()
-        self._journal.move(Phase.PAUSING, intended=True, held=True, why=why)
+        runtime, held = self._runtime(), not to_disk
+        self._journal.move(Phase.PAUSING, intended=True, held=held, why=why)
         try:
             if not await self._pen.written(WRITTEN_S):
                 raise SandboxError("its sandbox was not put to sleep", "that cannot be written down")
-            await asyncio.to_thread(inmate.freeze, self._places, self._session, runtime)
+            slept = await asyncio.to_thread(self._freeze, runtime, to_disk)
         except OSError as error:  # nobody knows how far it came, as on a full disk
             with contextlib.suppress(KasmonError, OSError):
-                await asyncio.to_thread(inmate.thaw, self._places, self._session, runtime)
-            self._journal.move(Phase.RUNNING)
+                runtime = await asyncio.to_thread(inmate.thaw, self._places, self._session, runtime)
+            self._journal.move(Phase.RUNNING, runtime=self._fronted(runtime))
             raise SandboxError("its sandbox was not put to sleep", str(error)) from error
         except KasmonError:
             self._journal.move(Phase.RUNNING)
             raise
-        self._journal.move(Phase.PAUSED, held=True, why=why)
+        self._journal.move(Phase.PAUSED, held=slept.held, snapshot=slept.snapshot, why=why)
+
+    def _freeze(self, runtime: Runtime, to_disk: bool) -> Slept:
+        turn = self.housing.turn
+        return inmate.freeze(self._places, self._session, runtime, to_disk=to_disk, turn=turn)
+
+    def _fronted(self, runtime: Runtime) -> Runtime:
+        """*runtime* behind the process that stands in front of it."""
+        known = self.housing.runtime
+        return msgspec.structs.replace(runtime, front=known.front) if known is not None else runtime
 
     async def thaw(self, why: str = "") -> None:
         """Let it go on. Where nothing can be written down it does so all the same: nothing is lost by that.
 
         Raises:
             RefusedError: if it is not known where it lives.
+            SnapshotRefusedError: if its memory on disk may not be gone on from.
             SandboxError: if it cannot; it sleeps on.
         """
-        runtime = self._runtime()
-        self._journal.move(Phase.RESUMING, intended=True, held=True)
+        before = self.housing
+        runtime, held, snapshot = self._runtime(), before.held, before.snapshot
+        self._journal.move(Phase.RESUMING, intended=True, held=held, snapshot=snapshot)
         await self._pen.written(WRITTEN_S)
         try:
-            await self._wake(runtime)
+            runtime = await self._wake(runtime, before)
         except KasmonError:
-            self._journal.move(Phase.PAUSED, held=True)
+            self._journal.move(Phase.PAUSED, held=held, snapshot=snapshot)
             raise
-        self._journal.move(Phase.RUNNING, why=why)
+        self._journal.move(Phase.RUNNING, runtime=runtime, why=why)
 
     async def expire(self, why: str) -> None:
         """Make ready for its end, for the reason *why*: whoever is in it hears signals when this returns.
@@ -97,12 +122,15 @@ class Steps:
         if not await self._pen.written(WRITTEN_S):
             self._journal.move(before.phase, intended=before.is_intended, held=before.held, why=before.why)
             raise SandboxError("its sandbox was not ended", "that cannot be written down")
-        if before.phase is not Phase.RUNNING:
-            await self._wake(runtime)
+        if before.phase is not Phase.RUNNING and before.held:
+            await self._wake(runtime, before)
 
-    async def _wake(self, runtime: Runtime) -> None:
+    async def _wake(self, runtime: Runtime, before: Housing) -> Runtime:
+        """Where it lives once it goes on."""
+        slept = Slept(held=before.held, snapshot=before.snapshot) if before.phase is Phase.PAUSED else None
         try:
-            await asyncio.to_thread(inmate.thaw, self._places, self._session, runtime)
+            goes_on = await asyncio.to_thread(inmate.thaw, self._places, self._session, runtime, slept)
+            return self._fronted(goes_on)
         except OSError as error:
             raise SandboxError("its sandbox does not go on", str(error)) from error
 
@@ -113,7 +141,9 @@ class Steps:
         def write(event: Event) -> None:
             self._pen.note(event, durable=must_be_on_disk(event))
 
-        return Journal(self._pen.session.housing, write, tier="jail", keeps_memory=False, terms=self.terms)
+        return Journal(
+            self._pen.session.housing, write, tier=self._tier, keeps_memory=self.keeps_memory, terms=self.terms
+        )
 
     def _runtime(self) -> Runtime:
         runtime = self.housing.runtime

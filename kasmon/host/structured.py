@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 
 NET_S: Final = 2.0
 """How much longer than it may an agent's introduction is waited for: its backend knows better why it did not come."""
+LODGED_S: Final = 190.0
+"""Likewise, where a sandbox has to begin first that is no jail."""
 CLOSING_S: Final = 12.0
 """How long ending an agent may take: what its backend promises, and a little."""
 WRITTEN_S: Final = 2.0
@@ -215,7 +217,8 @@ class Structured:
             return None
         self._opening = asyncio.ensure_future(self._backend.open(self._with_figures()))
         limit_s = self._launch.handshake_s
-        patience = asyncio.timeout(None if limit_s is None else limit_s + NET_S)
+        net_s = NET_S if self._launch.sandbox in (None, "jail") else LODGED_S
+        patience = asyncio.timeout(None if limit_s is None else limit_s + net_s)
         why = ""
         try:
             async with patience:

@@ -1,6 +1,7 @@
 """One session in the shared host: its agent while that runs, its pane as long as there is one, and who looks at it."""
 
 import asyncio
+import math
 from collections.abc import Mapping
 
 from kasmon.backends.tmux import TmuxBackend
@@ -20,6 +21,7 @@ from kasmon.host.connection import Connection
 from kasmon.host.life import Life
 from kasmon.host.reading import lines, wanted
 from kasmon.host.reconnect import Search
+from kasmon.host.recorder import Recorder
 from kasmon.host.viewers import NO_PANE, Viewers
 from kasmon.host.window import Window
 from kasmon.host.wire import Blur, Focus, Keys, Look, PaneSeen, Paste, Read, Say, Scroll, Text, Unwatch, Watch
@@ -27,6 +29,8 @@ from kasmon.model.command import Launch, Receipt, Requeue, SandboxWish, Sleep, W
 from kasmon.model.permission import SessionId
 from kasmon.model.stuck import StuckLimits
 from kasmon.paths import Places
+from kasmon.store.record import Record
+from kasmon.store.record import forget as forget_record
 from kasmon.tmux import request as ask
 from kasmon.tmux.facts import PaneFacts
 
@@ -35,14 +39,22 @@ class Tenant:
     """The session *session* of the shared host."""
 
     def __init__(
-        self, places: Places, backend: TmuxBackend, session: SessionId, stuck: StuckLimits | None = None
+        self,
+        places: Places,
+        backend: TmuxBackend,
+        session: SessionId,
+        stuck: StuckLimits | None = None,
+        record_bytes: int = 0,
     ) -> None:
+        """*record_bytes*: how much is kept of what its terminal prints; 0 keeps none."""
         self.session = session
         self._places = places
         self._backend = backend
         self._stuck = stuck or StuckLimits()
         self._life: Life | None = None
         self._camera: Camera | None = None
+        self._recorder: Recorder | None = None
+        self._record_bytes = record_bytes
         self._window: Window | None = None
         self._viewers = Viewers(session)
         self._is_starting = self._has_lost_pane = False
@@ -98,7 +110,8 @@ class Tenant:
             if self._life is not None:
                 await self._life.over()
             here, backend, session = self._places, self._backend, self.session
-            self._live(await Life.start(here, backend, session, variables, again=again, on_cut=self.reach))
+            life = await Life.start(here, backend, session, variables, again=again, on_cut=self.reach)
+            self._live(life, is_new=True)
         except BaseException:
             if self._has_lost_pane:
                 self.vacate(NO_PANE)
@@ -133,6 +146,8 @@ class Tenant:
         """Leave everything as it is. Idempotent."""
         self._search.stop()
         self._viewers.close()
+        if self._recorder is not None:
+            self._recorder.close()
         if self._life is not None:
             await self._life.let_go()
 
@@ -153,7 +168,7 @@ class Tenant:
         if inmate is None or not isinstance(wish, Sleep | Wake):
             raise UnableError(f"session {self.session!r} is no sandbox of interpreters.")
         keeper = inmate.keeper
-        await (keeper.sleep("asked for") if isinstance(wish, Sleep) else keeper.used(wish))
+        await (keeper.sleep("asked for", to_disk=wish.to_disk) if isinstance(wish, Sleep) else keeper.used(wish))
 
     async def say(self, frame: Say) -> None:
         """Note how its agent says that it stands; see `Life.say`."""
@@ -161,15 +176,16 @@ class Tenant:
             raise SessionEndedError(self.session)
         await self._life.say(frame)
 
-    def _live(self, life: Life) -> None:
+    def _live(self, life: Life, *, is_new: bool = False) -> None:
         self._life = life
         life.watch_over(self._stuck)
-        self.settle(life.agent.pane, life.agent.window)
+        is_blank = is_new and life.agent.printed_at == -math.inf
+        self.settle(life.agent.pane, life.agent.window, is_blank=is_blank)
 
     # -- its pane
 
-    def settle(self, pane: str, window: str) -> None:
-        """*pane* is its pane from now on."""
+    def settle(self, pane: str, window: str, *, is_blank: bool = False) -> None:
+        """*pane* is its pane from now on; *is_blank*: nothing was printed there yet."""
         if self._camera is not None and self._camera.pane == pane:
             self._camera.renew()
             return
@@ -177,6 +193,9 @@ class Tenant:
         self._camera.on_closed = self._pane_closed
         self._viewers.look(self._camera)  # before the old one is closed: nobody is told that there is none
         self._vacate(before, NO_PANE)
+        if self._record_bytes:
+            record = Record(self._places.record(self.session), self._record_bytes)
+            self._recorder = Recorder(self._backend.line, pane, record, is_blank=is_blank)
         if self._backend.owns:
             self._window = Window(self._backend.line, window, self._camera.renew)
 
@@ -196,6 +215,9 @@ class Tenant:
         if self._window is not None:
             self._window.close()
             self._window = None
+        if self._recorder is not None:
+            self._recorder.close()
+            self._recorder = None
         if camera is not None:
             camera.close(why)
 
@@ -269,6 +291,7 @@ class Tenant:
         if isinstance(self._backend, AdoptedBackend) and self._camera is not None:
             self._backend.line.release(self._camera.pane)
         self.vacate("the session was forgotten")
+        await asyncio.to_thread(forget_record, self._places.record(self.session))
         if window is not None:
             await self._backend.line.ask(ask.kill_window(window.id))
 

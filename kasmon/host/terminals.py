@@ -92,6 +92,7 @@ class Terminals:
         self._backend = TmuxBackend(here, config.tmux, config.remote)
         self._foreigners = Foreigners(here, config.tmux, self._lost_foreign)
         self._stuck = limits_of(config.limits)
+        self._record_bytes = int(config.search.record_mb * 1_000_000) if config.search.record else 0
         self._tenants: dict[SessionId, Tenant] = {}
         self._tmux = ""
         self._told_to_end = asyncio.Event()
@@ -223,7 +224,7 @@ class Terminals:
         if session not in self._tenants:
             is_foreign = launch is not None and launch.adopted is not None
             backend = self._foreigners.of(launch) if launch is not None and is_foreign else self._backend
-            self._tenants[session] = Tenant(self._places, backend, session, self._stuck)
+            self._tenants[session] = Tenant(self._places, backend, session, self._stuck, self._record_bytes)
         return self._tenants[session]
 
     # -- what clients want

@@ -40,7 +40,7 @@ class Vigil:
         if self._limits.after_s > 0:
             pause_s = min(max(self._limits.after_s / LOOKS, SHORTEST_S), LONGEST_S)
         while self._limits.after_s > 0 or self._limits.calls > 0:
-            await asyncio.sleep(pause_s)
+            await asyncio.sleep(rest_s(self._pen.session.state, pause_s))
             try:
                 await self._look()
             except Exception:  # a look that fails says nothing of the agent, and the next one may not
@@ -73,6 +73,11 @@ class Vigil:
         if at is not None:
             return min(at, time.time())
         return None if works is None else 0.0
+
+
+def rest_s(state: SessionState, pause_s: float) -> float:
+    """Until the next look. The sessions of one host that do not work are looked at together: one waking for all."""
+    return pause_s if state is SessionState.WORKING else pause_s - asyncio.get_running_loop().time() % pause_s
 
 
 def limits_of(limits: Limits) -> StuckLimits:

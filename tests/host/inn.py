@@ -11,6 +11,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
+from kasmon.config import Config
 from kasmon.host.alive import HostLock, lock_holder
 from kasmon.host.client import HostLink
 from kasmon.host.terminals import Terminals
@@ -89,11 +90,11 @@ class Inn(House):
         return is_there and lock_holder(self.places.tmux_host_lock) == pid
 
     @contextlib.asynccontextmanager
-    async def serving(self) -> AsyncIterator[HostLink]:
+    async def serving(self, config: Config | None = None) -> AsyncIterator[HostLink]:
         """The tmux host in this process, and a link to it."""
         lock = HostLock(self.places.tmux_host_lock)
         assert lock.take()
-        host = Terminals(self.places)
+        host = Terminals(self.places, config)
         running = asyncio.create_task(host.run())
         try:
             await auntil(lambda: running.done() or self.listens(os.getpid()))

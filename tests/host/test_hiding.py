@@ -69,9 +69,9 @@ def test_it_is_hidden_wherever_a_fact_holds_words(fact: Event) -> None:
 
 
 KNOWN_BY = (
-    "abilities agent backend blob boot by call checkpoint commit counters digest environment_names fallback ground "
-    "kasmon machine model models name pane permission_mode permission_modes pid_boot plan remembers remote resume "
-    "resume_id server_started signal snapshot socket target tool value who window within workdir workspace"
+    "abilities agent backend blob boot brought by call checkpoint commit counters digest environment_names fallback "
+    "ground kasmon machine model models name pane permission_mode permission_modes pid_boot plan remembers remote "
+    "resume resume_id server_started signal snapshot socket target tool value who window within workdir workspace"
 )
 """Texts in facts by which something is known: ids, places, names that kasmon, a person or a protocol gave."""
 

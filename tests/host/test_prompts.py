@@ -94,6 +94,28 @@ async def test_what_an_agent_took_into_a_turn_of_another_is_finished_in_the_end(
         await auntil(lambda: {state for _, state in house.receipts()} == {"finished"})
 
 
+async def test_what_still_waits_within_the_agent_is_not_said_to_be_finished(house: House, puppet: Puppet) -> None:
+    """It keeps what comes into a turn, and takes a turn for each: the third waits through the ends of two."""
+
+    async def keeps(wish: Wish) -> None:
+        if wish == Prompt(text="one"):
+            puppet.obey(wish)
+
+    puppet.on_wish = keeps
+    async with house.hosting(puppet):
+        link = await ready(house)
+        for text in ("one", "two", "three"):
+            await prompt(link, text)
+            await until_state(house, SessionState.WORKING)
+        puppet.say(turn_ended(), TurnStarted(at=time.time(), prompt="two"), turn_ended())
+        await auntil(lambda: [("one", "finished"), ("two", "finished"), ("three", "submitted")] == house.receipts())
+        await prompt(link, "first of all", when="interrupt")
+        puppet.say(TurnStarted(at=time.time(), prompt="first of all"), turn_ended())
+        await auntil(lambda: ("first of all", "finished") in house.receipts())
+
+        assert ("three", "submitted") in house.receipts()
+
+
 @pytest.mark.parametrize("when", ["now", "interrupt"])
 async def test_an_agent_whose_turn_ended_at_its_limit_can_be_prompted_again(
     house: House, puppet: Puppet, when: str

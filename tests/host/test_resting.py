@@ -5,7 +5,7 @@ import math
 import msgspec
 import pytest
 
-from kasmon.host.resting import alike, as_of, is_at_work, rests_at, used_at
+from kasmon.host.resting import RESTING, alike, as_of, is_at_work, rests_at, used_at
 from kasmon.model.command import Mode, Receipt, ReceiptId, ReceiptState
 from kasmon.model.evidence import Signal
 from kasmon.model.housing import Housing
@@ -28,11 +28,12 @@ def but(session: Session = IDLE, **fields: object) -> Session:
     return msgspec.structs.replace(session, **fields)
 
 
-@pytest.mark.parametrize("state", sorted(set(SessionState) - {SessionState.IDLE, SessionState.STANDBY}))
+@pytest.mark.parametrize("state", sorted(set(SessionState) - RESTING))
 def test_only_what_is_idle_or_asleep_rests(state: SessionState) -> None:
     """Not what nobody can tell, nor what is at its limit: a turn of it may go on."""
     assert math.inf == rests_at(but(state=state))
-    assert 0.0 == rests_at(IDLE) == rests_at(but(state=SessionState.STANDBY))
+    assert {SessionState.IDLE, SessionState.STANDBY, SessionState.PAUSED} == RESTING
+    assert {0.0} == {rests_at(but(state=each)) for each in RESTING}
 
 
 def test_neither_in_a_turn_nor_while_it_asks() -> None:

@@ -5,10 +5,12 @@ import os
 import re
 import signal
 import subprocess
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from kasmon.backends.tmux import agent
 from kasmon.boot import boot
 from kasmon.errors import (
     RefusedError,
@@ -134,6 +136,37 @@ async def test_a_program_that_is_not_there_leaves_a_screen_that_says_so(inn: Inn
         assert "ended at once: 'no-such-program' was not found" in ended.why
         assert any("'no-such-program' was not found. Nothing was started." in line for line in lines)
         assert inn.session(SessionId(ME)).crashed
+
+
+async def test_an_agent_that_does_not_understand_its_command_line_is_named_with_its_version(inn: Inn) -> None:
+    claude = inn.root / "claude"
+    claude.write_text(
+        '#!/bin/sh\n[ "$1" = --version ] && echo "1.0.3 (Claude Code)" && exit\n'
+        "echo \"error: unknown option '$1'\" >&2; echo 'For more, try --help'; exit 1\n"
+    )
+    claude.chmod(0o700)
+    async with inn.serving() as link:
+        await inn.run(link, ME, str(claude))
+        ended = await inn.ended(ME)
+
+    said = "it ended at once: error: unknown option '--settings'. This is claude 1.0.3; kasmon was tried with"
+    assert ended.why.startswith(said)
+    assert ended.why.endswith("`claude update` brings the latest.")
+
+
+@pytest.mark.parametrize(("young_s", "before"), [(60.0, "it ended at once: "), (0.0, "")], ids=["at once", "later"])
+async def test_what_keeps_it_from_starting_is_told_whole_however_narrow_its_pane_is(
+    inn: Inn, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, young_s: float, before: str
+) -> None:
+    monkeypatch.setattr(agent, "YOUNG_S", young_s)
+    told = " ".join(str(number) for number in range(150))
+    os.mkfifo(tmp_path / "begun")
+    async with inn.serving() as link:
+        await inn.run(link, ME, "sh", "-c", f"read _ <'{tmp_path}/begun'; echo 'kasmon: {told}'; exit 125")
+        await inn.ready(ME)
+        await asyncio.to_thread((tmp_path / "begun").write_text, "now\n")
+
+        assert f"{before}{told}" == (await inn.ended(ME)).why
 
 
 async def test_a_directory_that_is_not_there_is_said_too(inn: Inn) -> None:

@@ -1,5 +1,6 @@
 """A host says when nothing comes of its agent's work: by files, children and facts, never by what it prints."""
 
+import asyncio
 import os
 import signal
 import subprocess
@@ -14,10 +15,11 @@ from kasmon.config import Limits
 from kasmon.errors import SessionNotFoundError
 from kasmon.host.effect import Children, written_since
 from kasmon.host.live import Live
-from kasmon.host.vigil import limits_of
+from kasmon.host.vigil import limits_of, rest_s
 from kasmon.host.wire import Done, Say
 from kasmon.model.event import ContextSaid, StuckSeen, TurnStarted
 from kasmon.model.permission import SessionId
+from kasmon.model.state import SessionState
 from tests.host.house import ME, House
 from tests.host.puppet import Puppet
 from tests.waiting import auntil, until
@@ -109,3 +111,14 @@ def test_the_limits_come_from_the_config_in_minutes() -> None:
     limits = limits_of(Limits(stuck_after_minutes=2, stuck_after_calls=0))
 
     assert (120.0, 0) == (limits.after_s, limits.calls)
+
+
+@pytest.mark.parametrize(("state", "together"), [(SessionState.IDLE, True), (SessionState.WORKING, False)])
+async def test_the_sessions_of_a_host_that_rest_are_looked_at_together(state: SessionState, together: bool) -> None:
+    """Two hundred at rest wake their host once for all, not one after the other."""
+    loop = asyncio.get_running_loop()
+    pause_s = 4 * (loop.time() + 1)  # longer than the clock has run, and no part of it is a multiple
+
+    due_at = loop.time() + rest_s(state, pause_s)
+
+    assert together is (abs(due_at - pause_s) < 0.5)
