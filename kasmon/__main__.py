@@ -11,6 +11,9 @@ if TYPE_CHECKING:  # `typing` takes time, and the shortest ways do without it
 KEPT = ("TEXTUAL_THEME", "TEXTUAL_ANIMATIONS")
 """What of Textual's variables may still do something; the others press keys, import code or open connections."""
 
+DIGITS = 10
+"""A number with so many is none that somebody means."""
+
 
 def main() -> int:
     """Do what the command line says; return the exit code."""
@@ -24,6 +27,23 @@ def main() -> int:
 
         states, wave, wants_json = wanted
         return guarded(lambda: ls(states, wave, wants_json=wants_json), wants_json=wants_json)
+    if arguments[:1] == ["grep"] and (sought := plain_grep(arguments[1:])) is not None:
+        from kasmon.commands.output import guarded
+        from kasmon.commands.searching import grep
+
+        words, most, ignores_case, wants_json = sought
+        return guarded(
+            lambda: grep(
+                words,
+                only=(),
+                ignores_case=ignores_case,
+                is_regex=False,
+                context=1,
+                most=most,
+                wants_json=wants_json,
+            ),
+            wants_json=wants_json,
+        )
     if arguments[:2] == ["sandbox", "run"] and (meant := plain_run(arguments[2:])) is not None:
         from kasmon.commands.output import guarded
         from kasmon.commands.sandbox_run import run as run_code
@@ -81,6 +101,30 @@ def plain_ls(arguments: Sequence[str]) -> tuple[str | None, int | None, bool] | 
         else:
             return None
     return states, wave, wants_json
+
+
+def plain_grep(arguments: Sequence[str]) -> tuple[str, int | None, bool, bool] | None:
+    """The words, `--max`, `-i` and `--json` of a `grep` that is written plainly; None for what the library reads."""
+    words: list[str] = []
+    most: int | None = None
+    ignores_case = wants_json = False
+    rest = iter(arguments)
+    for argument in rest:
+        name, has_value, value = argument.partition("=")
+        if argument == "--json":
+            wants_json = True
+        elif argument in ("--ignore-case", "-i"):
+            ignores_case = True
+        elif name == "--max" or argument == "-m":
+            value = value if has_value else next(rest, "")
+            if most is not None or not (value.isascii() and value.isdigit() and len(value) < DIGITS):
+                return None
+            most = int(value)
+        elif argument.startswith("-"):
+            return None
+        else:
+            words.append(argument)
+    return (words[0], most, ignores_case, wants_json) if len(words) == 1 else None
 
 
 def plain_run(arguments: Sequence[str]) -> tuple[str, str, "Interpreter", bool] | None:

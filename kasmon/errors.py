@@ -13,7 +13,7 @@ KasmonError
         UntrustedFolderError
     TimedOutError               it did not happen in time; nothing is known beyond that  exit 5
     UnavailableError            something that kasmon stands on is not there             exit 69
-        HostUnreachableError  GitError  RemoteUnreachableError
+        HostUnreachableError  GitError  RemoteUnreachableError  NoSandboxError
         TmuxError
             TmuxMissingError  TmuxTooOldError  TmuxServerGoneError  TmuxCommandError
     LaunchError                 an agent could not be started                            exit 1
@@ -285,7 +285,7 @@ class AgentLostError(SandboxError):
 
 
 class SandboxUnreachableError(SandboxError):
-    """Where the sandbox is kept cannot be asked now. Nothing of it is lost by that: the same may be tried again."""
+    """Where the sandbox is kept cannot be asked, or it cannot be woken, now. Nothing is lost: it may be tried again."""
 
     code = "sandbox-unreachable"
 
@@ -310,6 +310,16 @@ class UnavailableError(KasmonError):
     """Something that kasmon stands on is not there: tmux, a host process, the network."""
 
     exit_code, code = 69, "unavailable"
+
+
+class NoSandboxError(UnavailableError):
+    """No sandbox of a tier can be made on this machine as it is; nothing was begun, and none of another is taken."""
+
+    code = "no-sandbox"
+
+    def __init__(self, tier: str, why: str, hint: str = "") -> None:
+        self.tier, self.why = tier, why
+        super().__init__(f"no sandbox {tier!r} can be made here: {why}.", hint=hint)
 
 
 class HostUnreachableError(UnavailableError):

@@ -62,6 +62,10 @@ class Places(msgspec.Struct, frozen=True):
         return self.state / "index.db"
 
     @property
+    def search_index(self) -> Path:
+        return self.state / "search.db"
+
+    @property
     def own_log(self) -> Path:
         return self.state / "kasmon.log"
 
@@ -105,6 +109,10 @@ class Places(msgspec.Struct, frozen=True):
     def log(self, session: str) -> Path:
         return self.sessions / session / "events.jsonl"
 
+    def fetched(self, session: str) -> Path:
+        """How the folder of a plan's task was when its sandbox got a copy of that, or was last fetched from."""
+        return self.folder(session) / "fetched.json"
+
     def launch(self, session: str) -> Path:
         return self.sessions / session / "launch.json"
 
@@ -120,6 +128,10 @@ class Places(msgspec.Struct, frozen=True):
 
     def blobs(self, session: str) -> Path:
         return self.sessions / session / "blobs"
+
+    def record(self, session: str) -> Path:
+        """The folder of what the session's terminal printed."""
+        return self.sessions / session / "terminal"
 
     def socket(self, session: str) -> Path:
         """The socket of a structured session's host."""
@@ -144,6 +156,10 @@ class Places(msgspec.Struct, frozen=True):
     def inherited(self, session: str) -> Path:
         """What the session's interpreters begin with: what was kept of those of the session that it was forked from."""
         return self.sessions / session / "inherited.state"
+
+    def origin(self, session: str) -> Path:
+        """What the sandbox of a forked session is a copy of, and whether that copy is whole."""
+        return self.sessions / session / "origin.json"
 
     @property
     def mcp(self) -> Path:

@@ -6,13 +6,12 @@
 import sys
 from collections.abc import Sequence
 from functools import partial
-from typing import Annotated, Final, Literal
+from typing import Final, Literal
 
-from cyclopts import App, CycloptsError, Parameter
+from cyclopts import App, CycloptsError
 
 from kasmon import __version__
 from kasmon.cli import house, life, look, plan, sandbox, talk
-from kasmon.commands.later import LATER, NOT_YET, refuse
 from kasmon.commands.output import guarded
 from kasmon.errors import UsageError
 
@@ -24,12 +23,11 @@ else
 fi
 """
 """What uses the function that the script for zsh only defines: as `_kasmon` in a folder of `fpath`, or when sourced."""
-LATER_GROUP: Final = "With a later version"
 COMMANDS: Final = (
     *(life.new, life.adopt, life.restart, life.move, life.rename, life.stop, life.rm),
-    *(look.ls, look.show, look.read, look.wait, look.explain),
+    *(look.ls, look.show, look.read, look.wait, look.explain, look.grep, look.export),
     *(talk.send, talk.interrupt, talk.inbox, talk.answer, talk.rules, talk.ctx),
-    *(house.attach, house.demo, house.config, house.doctor, house.bench, house.mcp),
+    *(house.attach, house.demo, house.config, house.trust, house.doctor, house.bench, house.mcp, house.web),
     *(plan.app, plan.recover),
     sandbox.app,
 )
@@ -81,15 +79,3 @@ def _run(arguments: list[str]) -> int | None:
 def completion(shell: Literal["bash", "zsh", "fish"], /) -> None:
     """Print the completion script of a shell: bash, zsh or fish."""
     sys.stdout.write(app.generate_completion(prog_name="kasmon", shell=shell) + (ZSH_USE if shell == "zsh" else ""))
-
-
-def _later(name: str, what: str) -> None:
-    def command(*arguments: Annotated[str, Parameter(allow_leading_hyphen=True, show=False)]) -> None:
-        refuse(name)
-
-    command.__doc__ = f"{what}.\n\n{NOT_YET}"
-    app.command(command, name=name, group=LATER_GROUP)
-
-
-for _name, _what in LATER.items():
-    _later(_name, _what)

@@ -51,6 +51,31 @@ def config(
     config(key, value, explain, wants_json=json)
 
 
+def trust(
+    folder: Annotated[str, Parameter(help="A folder whose repository brings a .kasmon.toml.")] = "",
+    /,
+    *,
+    yes: Annotated[bool, Parameter(negative=(), help="Agree without being asked; takes --digest.")] = False,
+    digest: Annotated[str, Parameter(help="The digest of what you looked at.")] = "",
+    list_: Annotated[bool, Parameter(name="--list", negative=(), help="Say what is trusted.")] = False,
+    remove: Annotated[bool, Parameter(negative=(), help="Let it count no more.")] = False,
+    json: Json = False,
+) -> None:
+    """Let a folder's own config count, once you have seen what it would let run."""
+    from kasmon.commands.trusting import show_all, trust, withdraw
+
+    if list_ and (folder or yes or digest or remove):
+        raise UsageError("--list takes nothing else.", hint="Say `kasmon trust --list`.")
+    if list_:
+        show_all(wants_json=json)
+    elif not folder:
+        raise UsageError("`kasmon trust` needs a folder.", hint="Say `kasmon trust .`, or `kasmon trust --list`.")
+    elif remove:
+        withdraw(folder, wants_json=json)
+    else:
+        trust(folder, digest=digest, agrees=yes, wants_json=json)
+
+
 def doctor(
     *,
     fix: Annotated[bool, Parameter(negative=(), help="Mend what is harmless to mend.")] = False,
@@ -98,3 +123,20 @@ def mcp(
     from kasmon.commands.serving import mcp
 
     return mcp(client, size, project, allow)
+
+
+def web(
+    *,
+    port: Annotated[int, Parameter(help="The port to listen on; 0 takes a free one.")] = 0,
+    address: Annotated[
+        str, Parameter(help="The loopback address to listen on; there is no other way in.")
+    ] = "127.0.0.1",
+    json: Json = False,
+) -> int:
+    """Show the dashboard in a browser on this machine; Ctrl+C ends it, and the agents go on.
+
+    It prints a link that lets one browser in, once; Enter prints another.
+    """
+    from kasmon.commands.browsing import web
+
+    return web(port, address, wants_json=json)

@@ -17,7 +17,10 @@ def new(
     mode: Annotated[str | None, Parameter(help="tmux or sdk; by default what the profile says, else tmux.")] = None,
     sandbox: Annotated[
         str | None,
-        Parameter(help="What confines it: `jail`; '' is nothing; by default what the profile says."),
+        Parameter(
+            help="What confines it: `jail`, `gvisor`, `microvm` or `e2b` (`kasmon doctor` says which can be had here,"
+            " and how to get the others); '' is nothing; by default what the profile says."
+        ),
     ] = None,
     yes: Annotated[
         bool, Parameter(negative=(), help="Agree to what its sandbox is handed: its profile's files and credentials.")

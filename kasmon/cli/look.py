@@ -1,6 +1,6 @@
 """The commands that say how sessions are: nothing changes by them."""
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 from cyclopts import Parameter
 
@@ -99,3 +99,59 @@ def explain(
         raise UsageError("a screen is explained for one agent.", hint="kasmon explain --screen FILE --agent AGENT")
     else:
         explain_screen(screen, agent, title=title, version=agent_version, export=export, wants_json=json)
+
+
+def grep(
+    pattern: Annotated[str, Parameter(allow_leading_hyphen=True, help="What to look for, as it is written.")],
+    /,
+    *,
+    session: Annotated[
+        list[str] | None, Parameter(negative=(), help="Only there: id, exact name, or the beginning of an id.")
+    ] = None,
+    ignore_case: Annotated[
+        bool, Parameter(name=["--ignore-case", "-i"], negative=(), help="Upper and lower case are one.")
+    ] = False,
+    regex: Annotated[
+        bool, Parameter(name=["--regex", "-E"], negative=(), help="It is a regular expression, as Python has them.")
+    ] = False,
+    context: Annotated[
+        int, Parameter(name=["--context", "-C"], help="So many lines above and below each; 0 is one line a hit.")
+    ] = 1,
+    max: Annotated[  # noqa: A002 - its flag
+        int | None, Parameter(name=["--max", "-m"], help="At most so many of each session, the newest.")
+    ] = None,
+    json: Json = False,
+) -> int:
+    """Search all transcripts, and what terminals printed.
+
+    Exit code 1 where nothing is found.
+    """
+    from kasmon.commands.searching import grep
+
+    return grep(
+        pattern,
+        only=session or (),
+        ignores_case=ignore_case,
+        is_regex=regex,
+        context=context,
+        most=max,
+        wants_json=json,
+    )
+
+
+def export(
+    session: Session,
+    /,
+    *,
+    format: Annotated[  # noqa: A002 - its flag
+        Literal["markdown", "json"], Parameter(help="For people, or for programs: every fact as it was written.")
+    ] = "markdown",
+    out: Annotated[
+        str | None, Parameter(allow_leading_hyphen=True, help="A file to write, which must not be there; else stdout.")
+    ] = None,
+    json: Json = False,
+) -> None:
+    """Write out all of a session: its transcript, and what its terminal printed."""
+    from kasmon.commands.exporting import export
+
+    export(session, "json" if json else format, out)

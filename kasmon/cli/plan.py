@@ -163,9 +163,16 @@ def clean(plan: PlanName, /, *, json: Json = False) -> None:
 def recover(
     *,
     dry_run: Annotated[bool, Parameter(negative=(), help="Only say what would be done.")] = False,
+    choose: Annotated[
+        tuple[str, ...],
+        Parameter(negative=(), help="SESSION=ID: which conversation a session had, where nobody can tell."),
+    ] = (),
     json: Json = False,
 ) -> int:
-    """After a crash or a reboot: let plans go on where they were, each agent in its own conversation."""
+    """After a crash or a reboot: plans go on where they were, and each agent in its own conversation.
+
+    A conversation is known by its id, its folder, its first prompt and its last message before its agent is started.
+    """
     from kasmon.commands.recovering import recover_all
 
-    return recover_all(dry_run=dry_run, wants_json=json)
+    return recover_all(choose, dry_run=dry_run, wants_json=json)

@@ -50,11 +50,18 @@ app.command(image)
 
 
 @image.command
-def build(*, json: Json = False) -> None:
+def build(
+    *,
+    size: Annotated[
+        list[Literal["default", "build", "max"]] | None,
+        Parameter(negative=(), help="Put a warm machine of this size away, of the image that is there."),
+    ] = None,
+    json: Json = False,
+) -> None:
     """Build what virtual machines start from, of Debian's packages; takes some minutes, and no root."""
     from kasmon.commands import machine_image
 
-    machine_image.build(wants_json=json)
+    machine_image.build(size or (), wants_json=json)
 
 
 @app.command
@@ -77,10 +84,19 @@ def run(
 
 @app.command(name="ls")
 def list_all(*, json: Json = False) -> None:
-    """List the sandboxes, with their phase and what they use."""
-    from kasmon.commands import sandboxing
+    """List the sandboxes, with their phase, what they use, and their memory on disk."""
+    from kasmon.commands import sandbox_memory
 
-    sandboxing.list_all(wants_json=json)
+    sandbox_memory.list_all(wants_json=json)
+
+
+@app.command
+def show(session: Session, /, *, json: Json = False) -> None:
+    """Show a sandbox: its phase, its memory on disk with size, age and whether it can be used, its checkpoints, what it
+    lost, and what it is a fork of."""
+    from kasmon.commands import sandbox_memory
+
+    sandbox_memory.show(session, wants_json=json)
 
 
 @app.command
@@ -88,13 +104,19 @@ def pause(
     session: Session,
     /,
     *,
-    disk: Annotated[bool, Parameter(negative=(), help="Keep its memory on disk and end its processes.")] = False,
+    disk: Annotated[
+        bool, Parameter(negative=(), help="Keep its memory on disk and end its processes, or fail.")
+    ] = False,
+    hold: Annotated[
+        bool, Parameter(negative=(), help="Let its processes hold its memory: quick, and gone with them.")
+    ] = False,
     json: Json = False,
 ) -> None:
-    """Put a sandbox to sleep, once its turn is over."""
-    from kasmon.commands import sandboxing
+    """Put a sandbox to sleep, once its turn is over: its memory on disk where its tier keeps it there (microvm, gvisor;
+    e2b at the service), else held by its processes (jail). The next use wakes it."""
+    from kasmon.commands import sandbox_memory
 
-    sandboxing.pause(session, to_disk=disk, wants_json=json)
+    sandbox_memory.pause(session, to_disk=disk, to_hold=hold, wants_json=json)
 
 
 @app.command
@@ -132,16 +154,21 @@ def restore(session: Session, checkpoint: Point, /, *, json: Json = False) -> No
 @app.command
 def fork(
     session: Session,
-    name: Annotated[str, Parameter(help="What the new one is called.")],
+    name: Annotated[
+        str, Parameter(help="What the new one is called; by default the same with a number behind it.")
+    ] = "",
     /,
     *,
-    at: Annotated[str, Parameter(help="The checkpoint that it begins with; by default a new one, of now.")] = "",
+    at: Annotated[str, Parameter(help="The checkpoint that it begins with, without memory; by default now.")] = "",
     json: Json = False,
 ) -> None:
-    """Make another sandbox that begins where this one is, or was at a checkpoint; print its session's id."""
-    from kasmon.commands import sandboxing
+    """Make another sandbox that begins where this one is, and print its session's id; both go on, each as its own.
 
-    sandboxing.fork(session, name, at, wants_json=json)
+    Of a microvm or gvisor it has the files and all memory: the source is put on disk for that, and goes on at once. Of
+    others, and of a checkpoint, it has the files and what could be saved of the interpreters. It says which."""
+    from kasmon.commands import sandbox_memory
+
+    sandbox_memory.fork(session, name, at, wants_json=json)
 
 
 @app.command

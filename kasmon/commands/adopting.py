@@ -8,14 +8,13 @@ import msgspec
 from kasmon.clean import clean_line
 from kasmon.commands.objects import answer, session_object
 from kasmon.commands.output import note, say, tell
-from kasmon.commands.table import GAP, pad
+from kasmon.commands.table import aligned
 from kasmon.errors import SessionNotFoundError
 from kasmon.model.candidate import Candidate
 from kasmon.paths import places
 from kasmon.supervisor.adopt import adopt as adopted
 from kasmon.supervisor.adopt import foreign_panes
 from kasmon.supervisor.look import look_once
-from kasmon.supervisor.names import width_cells
 
 NOTICED: Final = (
     "Your tmux shows one more client in `list-clients`, a control client of kasmon's. Sizes, names, options and "
@@ -35,10 +34,7 @@ def ls_tmux(socket: str, *, wants_json: bool) -> None:
     if wants_json:
         tell(answer(panes=[msgspec.to_builtins(pane) | {"target": pane.target} for pane in panes]))
         return
-    rows = [HEADS, *(_row(pane) for pane in panes)]
-    widths = [max(width_cells(row[column]) for row in rows) for column in range(len(HEADS) - 1)]
-    for row in rows:
-        say(GAP.join((*(pad(text, size) for text, size in zip(row, widths, strict=False)), row[-1])).rstrip())
+    say(*aligned([HEADS, *(_row(pane) for pane in panes)]))
 
 
 def adopt(target: str, name: str, socket: str, *, wants_json: bool) -> None:

@@ -8,13 +8,15 @@ from collections.abc import Collection, Sequence
 from typing import Any, Final
 
 from kasmon.clean import has_hidden, redact, visible
-from kasmon.commands.looking import known_values, option_lines
+from kasmon.commands.looking import option_lines
 from kasmon.commands.objects import answer as answered
 from kasmon.commands.objects import request_object
 from kasmon.commands.output import say, say_block, tell
 from kasmon.errors import RefusedError, RequestClosedError, RequestNotFoundError, UnableError, UsageError
 from kasmon.host.policy import project_of
+from kasmon.host.secret import secrets_of
 from kasmon.model.alike import strings, texts
+from kasmon.model.answer import must_take
 from kasmon.model.command import Answer, Mode
 from kasmon.model.fleet import Fleet
 from kasmon.model.permission import AskKind, Decision, Request, RequestId
@@ -56,7 +58,7 @@ def answer(
     makes_rule = decision in STANDING and session.mode is not Mode.TMUX
     if makes_rule and scope == "plan" and not session.plan:
         raise UnableError(f"session {session.id!r} belongs to no plan.", hint="Use --scope session or --scope project.")
-    if decision in STANDING and _holds_secrets(request, known_values(where, request.session)):
+    if decision in STANDING and _holds_secrets(request, secrets_of(where, request.session)):
         raise UnableError(
             f"request {request.id!r} holds secrets, so no rule is made of it.", hint="Answer it this once."
         )
@@ -147,7 +149,7 @@ def shown(
         labels: what is chosen.
         reach: whose requests a rule would cover; empty where the agent's own menu says it.
     """
-    known = known_values(where, request.session)
+    known = secrets_of(where, request.session)
     text, hidden = redact(request.shown or json.dumps(request.input, ensure_ascii=False, indent=2), known)
     lines = [f"{request.kind} {request.id}", visible(f"{request.tool} {request.title}".strip()), "", text, ""]
     lines += [*further, ""] if (further := _further(request, known)) else []
@@ -219,11 +221,7 @@ def _check(request: Request, decision: Decision, labels: Sequence[str]) -> None:
             f"request {request.id!r} was only seen on a terminal, so kasmon cannot answer it.",
             hint=f"Answer it there: `kasmon attach {request.session}`.",
         )
-    offered = (*request.choices, Decision.LATER)
-    if decision not in offered:
-        raise UnableError(
-            f"request {request.id!r} does not take {decision.value!r}.", hint=f"It takes {', '.join(offered)}."
-        )
+    must_take(request, decision, (*request.choices, Decision.LATER))
     if decision is Decision.CHOOSE and not labels:
         raise UsageError("choose needs --choice LABEL.", hint=f"Labels: {', '.join(request.options)}.")
     if decision is Decision.CHOOSE and len(labels) > 1 and not request.many:

@@ -30,8 +30,8 @@ def attach(wanted: str) -> NoReturn:
     if session.mode is not Mode.TMUX:
         error = InteractiveOnlyError(session.name)
         error.hint = (
-            f"`kasmon send {session.id}` writes to it. `kasmon move {session.id} --to tmux`, which comes with a later "
-            "version, goes on with it in a terminal."
+            f"`kasmon send {session.id}` writes to it; "
+            f"`kasmon move {session.id} --to tmux` goes on with it in a terminal."
         )
         raise error
     argv = asyncio.run(verb.attach_argv(where, session))

@@ -12,18 +12,21 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
-from kasmon.commands import serving
+from kasmon.commands import browsing, serving
 from kasmon.commands.check import Check, Level
-from kasmon.commands.check_agents import agents, fallbacks, hooks, statuses
+from kasmon.commands.check_agents import agents, fallbacks, hooks, statuses, versions
 from kasmon.commands.check_machines import machines
 from kasmon.commands.check_sandboxes import sandboxes
 from kasmon.commands.check_strays import strays
+from kasmon.commands.check_system import limits, sqlite
+from kasmon.commands.listing import is_utf8
 from kasmon.commands.screen import no_screen
 from kasmon.config import load
 from kasmon.config.file import read
 from kasmon.errors import KasmonError
 from kasmon.host.alive import lock_holder
 from kasmon.paths import SOCKET_PATH_BYTES, Places, no_runtime_dir
+from kasmon.supervisor.local_config import in_folder
 from kasmon.supervisor.look import look_once, no_room
 
 TMUX_LIMIT_S: Final = 5.0
@@ -39,7 +42,11 @@ def checks(where: Places, environment: Mapping[str, str]) -> Iterator[Check]:
     yield from folders(where, environment)
     yield socket_path(where)
     yield config(where)
+    yield from local(where)
+    yield sqlite(where)
+    yield from limits()
     yield agents(where, environment)
+    yield from versions(where, environment)
     yield from hooks(where, environment)
     yield from statuses(where, environment)
     yield from fallbacks(where, environment)
@@ -47,6 +54,7 @@ def checks(where: Places, environment: Mapping[str, str]) -> Iterator[Check]:
     yield from sandboxes(where)
     yield from machines(where, known_of_tmux)
     yield serving.check()
+    yield browsing.check()
     yield from hosts(where)
 
 
@@ -106,12 +114,13 @@ def terminal(environment: Mapping[str, str]) -> Iterator[Check]:
         id="terminal", level="warn" if small else "ok", text=text, fix="Make it 80x24 or larger." if small else ""
     )
     encoding = sys.stdout.encoding or "none"
-    utf8 = encoding.lower().replace("-", "") == "utf8"
+    utf8 = is_utf8()
     fix = "" if utf8 else "Set LANG to a UTF-8 locale, for example C.UTF-8; until then shapes are ASCII."
     yield Check(id="encoding", level="ok" if utf8 else "warn", text=f"the terminal's encoding is {encoding}", fix=fix)
 
 
 def colours(environment: Mapping[str, str]) -> str:
+    """How many colours the terminal has, by what its variables say."""
     if environment.get("NO_COLOR"):
         return "no colours (NO_COLOR)"
     if environment.get("COLORTERM") in ("truecolor", "24bit"):
@@ -194,6 +203,19 @@ def config(where: Places) -> Check:
     return Check(
         id="config", level="ok", text=str(where.config_file) if there else "there is none, so all is as shipped"
     )
+
+
+def local(where: Places) -> Iterator[Check]:
+    """Whether the config that this folder brings along counts; nothing of it runs here."""
+    try:
+        here = in_folder(where, load(where), "")
+    except (KasmonError, OSError):
+        return  # told of the config itself, or of the folder that is gone
+    if here.counts and here.local is not None:
+        yield Check(id="local-config", level="ok", text=f"{here.local.file} counts here: you trust it as it is")
+    elif here.notice:
+        what, _, fix = here.notice.partition(". ")
+        yield Check(id="local-config", level="warn", text=what.removesuffix("."), fix=fix)
 
 
 def hosts(where: Places) -> Iterator[Check]:

@@ -83,4 +83,5 @@ def columns() -> int:
 
 
 def is_utf8() -> bool:
+    """Whether stdout takes every character."""
     return (sys.stdout.encoding or "").lower().replace("-", "") == "utf8"

@@ -16,6 +16,7 @@ from kasmon.model.session import Session
 from kasmon.paths import Places, expanded, places
 from kasmon.supervisor import verb
 from kasmon.supervisor.find import find
+from kasmon.supervisor.local_config import for_session
 from kasmon.supervisor.look import look_once
 
 
@@ -44,7 +45,10 @@ def new(wanted: Wanted, *, wants_json: bool) -> None:
         KasmonError: why it cannot be started; what was begun is ended again.
     """
     where = places()
-    config = load(where)
+    here = for_session(where, load(where), wanted.folder, wanted.agent)
+    if here.notice:
+        note(here.notice)
+    config = here.config
     agrees = _shown(where, config, wanted)
     parent = None if wanted.beside is None else find(look_once(where), wanted.beside).id
     session = asyncio.run(
@@ -82,9 +86,11 @@ def _shown(where: Places, config: Config, wanted: Wanted) -> bool:
     resolved = resolve(config, wanted.agent, wanted.mode, wanted.argv, sandbox=wanted.sandbox)
     if resolved.sandbox is None:
         return wanted.agrees
-    from kasmon.supervisor import confining  # only where there is a sandbox
+    from kasmon.supervisor import confining, offering  # only where there is a sandbox
 
-    for line in confining.told(resolved, str(expanded(wanted.folder or ".").absolute())):
+    workdir = str(expanded(wanted.folder or ".").absolute())
+    offering.must_carry(where, resolved, workdir)
+    for line in confining.told(resolved, workdir):
         note(line)
     if wanted.agrees or confining.is_agreed(where, resolved) or not (sys.stdin.isatty() and sys.stderr.isatty()):
         return wanted.agrees

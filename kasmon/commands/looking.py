@@ -4,7 +4,6 @@ import asyncio
 import shlex
 from collections import deque
 from collections.abc import Collection
-from datetime import UTC, datetime
 from typing import Any, Final
 
 import msgspec
@@ -18,6 +17,7 @@ from kasmon.errors import KasmonError, LogMissingError
 from kasmon.host.secret import secrets_of
 from kasmon.model.command import Mode
 from kasmon.model.event import Event
+from kasmon.model.figures import clock
 from kasmon.model.fleet import peers_of, requests
 from kasmon.model.permission import Request, SessionId
 from kasmon.model.session import Session, Tokens
@@ -60,7 +60,7 @@ def show(wanted: str, *, wants_json: bool) -> None:
     for ask in session.asks:
         say(f"  waits     {ask.id}: {ask.tool} {ask.title}".rstrip())
     for event in events[-8:]:
-        say(f"  {_clock(event.at)}  {type(event).__struct_config__.tag}")
+        say(f"  {clock(event.at)}  {type(event).__struct_config__.tag}")
 
 
 def described(session: Session, now: float) -> list[str]:
@@ -108,7 +108,7 @@ def inbox(*, wants_json: bool) -> None:
         return
     names = {session.id: session.name for session in fleet.sessions}
     for request in waiting:
-        known = known_values(where, request.session)
+        known = secrets_of(where, request.session)
         text = redact(request.shown or request.title, known)[0].replace("\n", " ")
         set_aside = ", set aside" if request.later else ""
         say(
@@ -126,17 +126,18 @@ def option_lines(request: Request, known: Collection[str]) -> list[str]:
     lines: list[str] = []
     for number, option in enumerate(request.options):
         note = request.option_notes[number] if number < len(request.option_notes) else ""
-        lines.append(f"{number + 1}. {_row(option, known)}" + (f": {_row(note, known)}" if note else ""))
+        lines.append(f"{number + 1}. {on_one_row(option, known)}" + (f": {on_one_row(note, known)}" if note else ""))
     return [*lines, "or your own words"] if request.free_text else lines
 
 
 def reason_lines(request: Request, known: Collection[str]) -> list[str]:
     """Why the agent asks, by its own word, and what "always" and "never" would say."""
-    reason = [f"its reason: {_row(request.why, known)}"] if request.why else []
-    return [*reason, f"its rule: {_row(request.rule, known)}"] if request.rule else reason
+    reason = [f"its reason: {on_one_row(request.why, known)}"] if request.why else []
+    return [*reason, f"its rule: {on_one_row(request.rule, known)}"] if request.rule else reason
 
 
-def _row(text: str, known: Collection[str]) -> str:
+def on_one_row(text: str, known: Collection[str]) -> str:
+    """*text* without the secrets that are *known*, its line breaks shown as `␤`."""
     return redact(text, known)[0].replace("\n", "␤")
 
 
@@ -145,11 +146,6 @@ def answer_hint(request: Request) -> str:
     if not request.answerable:
         return f"answer it in its terminal: kasmon attach {request.session}"
     return f"kasmon answer {request.id} {'|'.join((*request.choices, 'later'))} --digest {request.digest}"
-
-
-def known_values(where: Places, session: SessionId) -> Collection[str]:
-    """What is secret of the session: the values of its own variables, and what is secret of ours by its name."""
-    return secrets_of(where, session)
 
 
 def last_events(where: Places, session: SessionId) -> list[Event]:
@@ -173,7 +169,3 @@ def seen_pane(where: Places, session: Session) -> dict[str, Any] | None:
     seen: dict[str, Any] = msgspec.to_builtins(pane)
     names = ("width", "height", "cursor", "title", "cwd", "window", "clients", "attach")
     return {name: seen[name] for name in names}
-
-
-def _clock(at: float) -> str:
-    return datetime.fromtimestamp(at, UTC).astimezone().strftime("%H:%M:%S")

@@ -1,7 +1,10 @@
-"""`kasmon sandbox image build`: what virtual machines start from, and a warm one of which new ones are copies."""
+"""`kasmon sandbox image build`: what virtual machines start from, and warm ones of which new ones are copies."""
 
 import os
 import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Literal
 
 from kasmon.commands.objects import answer
 from kasmon.commands.output import note, say, tell
@@ -12,36 +15,53 @@ from kasmon.paths import places
 from kasmon.sandbox.microvm import emulator, image, warming
 from kasmon.sandbox.microvm.machine import MicroVm
 
+Sized = Literal["default", "build", "max"]
 
-def build(*, wants_json: bool) -> None:
+
+def build(sizes: Sequence[Sized] = (), *, wants_json: bool) -> None:
     """Build the image anew, start a machine of it, and put that away warm.
+
+    With *sizes*: machines of these sizes, of the image that is there; it is built only where there is none.
 
     Raises:
         SandboxError: if no image can be built; the one before is untouched.
     """
     where = places()
     where.make()
-    began = time.monotonic()
-    built = image.build(image.folder_of(where), note)
-    size = sum((image.folder_of(where) / name).stat().st_size for name in built.hashes)
-    why, warm_bytes = "", 0
-    if lack := emulator.lacking():
-        why = f"{lack.why}. {lack.hint}"
-    else:
-        note("Starting a machine of it, of which new ones will be copies.")
-        policy = Policy(session=SessionId(f"warm-{os.getpid()}"), tier="microvm")
-        try:
-            warm_bytes = MicroVm(where).warm(policy, warming.warmed).size_bytes
-        except KasmonError as error:
-            why = error.message
+    began, folder = time.monotonic(), image.folder_of(where)
+    known = image.found(folder) if sizes else None
+    built = known or image.build(folder, note)
+    vm = MicroVm(where)
+    warm = {size: _warm(vm, size) for size in dict.fromkeys(sizes or ("default",))}
     if wants_json:
         told = {"id": built.id, "kernel": built.kernel, "versions": built.versions, "hashes": built.hashes}
-        tell(answer(**told, bytes=size, warm_bytes=warm_bytes, why_not_warm=why))
+        size_bytes, why = next(iter(warm.values()))
+        warm_of = {size: {"bytes": bytes_, "why_not": why_not} for size, (bytes_, why_not) in warm.items()}
+        tell(answer(**told, bytes=_bytes(folder, built), warm_bytes=size_bytes, why_not_warm=why, warm=warm_of))
         return
-    say(f"Built {built.id}: {len(built.versions)} packages, kernel {built.kernel}, {size // MIB} MiB.")
-    if why:
-        say(f"No machine was put away warm, so each new one has to be started: {why}")
-    else:
-        say(
-            f"A warm machine of {warm_bytes // MIB} MiB is there to be copied; {time.monotonic() - began:.0f} s in all."
-        )
+    if not known:
+        size_mib = _bytes(folder, built) // MIB
+        say(f"Built {built.id}: {len(built.versions)} packages, kernel {built.kernel}, {size_mib} MiB.")
+    for size, (bytes_, why_not) in warm.items():
+        if why_not:
+            say(f"No machine of the size {size} was put away warm, so the next one has to be started: {why_not}")
+        else:
+            say(f"A warm machine of the size {size} is there to be copied: {bytes_ // MIB} MiB.")
+    say(f"It took {time.monotonic() - began:.0f} s in all.")
+
+
+def _warm(vm: MicroVm, size: Sized) -> tuple[int, str]:
+    """Put a machine of *size* away warm; how many bytes its memory takes, or why there is none."""
+    if lack := emulator.lacking():
+        return 0, f"{lack.why}. {lack.hint}"
+    note(f"Starting a machine of the size {size}, of which new ones will be copies.")
+    policy = Policy(session=SessionId(f"warm-{os.getpid()}"), tier="microvm", size=size)
+    try:
+        note(f"Machines are played {vm.carried()}.")
+        return vm.warm(policy, warming.warmed).size_bytes, ""
+    except KasmonError as error:
+        return 0, error.message
+
+
+def _bytes(folder: Path, built: image.Image) -> int:
+    return sum((folder / name).stat().st_size for name in built.hashes)

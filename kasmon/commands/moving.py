@@ -4,11 +4,12 @@ import asyncio
 
 from kasmon.commands.living import mode_of
 from kasmon.commands.objects import answer, session_object
-from kasmon.commands.output import say, tell
+from kasmon.commands.output import note, say, tell
 from kasmon.config import load
 from kasmon.errors import UsageError
 from kasmon.paths import places
 from kasmon.supervisor.find import find
+from kasmon.supervisor.local_config import for_session
 from kasmon.supervisor.look import look_once
 from kasmon.supervisor.move import move as moved
 
@@ -25,7 +26,10 @@ def move(wanted: str, to: str, *, wants_json: bool) -> None:
         raise UsageError("`kasmon move` needs a mode.", hint="--to tmux or --to sdk.")
     where = places()
     session = find(look_once(where), wanted)
-    asyncio.run(moved(where, load(where), session, mode))
+    here = for_session(where, load(where), session.workdir, session.agent)
+    if here.notice:
+        note(here.notice)
+    asyncio.run(moved(where, here.config, session, mode))
     now = find(look_once(where), session.id)
     if wants_json:
         tell(answer(session=session_object(now)))

@@ -64,6 +64,7 @@ def session_object(session: Session) -> dict[str, Any]:
         "generation": session.generation,
         "resume_id": session.resume_id,
         "expires_at": session.expires_at,
+        "pause_at": session.housing.pause_at if session.housing else None,
         "queue": session.queue,
         "tokens": tokens_object(session.tokens),
         "cost_usd": session.cost_usd,

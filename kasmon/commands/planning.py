@@ -13,7 +13,7 @@ from kasmon.commands.output import note, say, tell
 from kasmon.commands.plan_objects import plan_object, run_object
 from kasmon.commands.plan_report import follow, report
 from kasmon.config import Config, load
-from kasmon.errors import PlanFaultyError, RefusedError, UnableError, UsageError
+from kasmon.errors import PlanFaultyError, RefusedError, UsageError
 from kasmon.model.plan import drawing
 from kasmon.model.plan.change import changes
 from kasmon.model.plan.fact import Deed
@@ -25,6 +25,7 @@ from kasmon.paths import expanded, places
 from kasmon.store.plan import plans
 from kasmon.supervisor.look import look_once
 from kasmon.supervisor.plans import acts, agreement, start, worktrees
+from kasmon.supervisor.plans.confinement import must_be_able
 from kasmon.supervisor.plans.folders import PlanFolders
 from kasmon.supervisor.plans.see import agreed, see
 
@@ -33,13 +34,18 @@ OUTCOMES = {"done": 0, "claimed": 0, "failed": 1, "aborted": 1}
 
 
 def check(file: str, *, wants_json: bool) -> int:
-    """Say whether a plan holds together; 2 where it does not, for programs with all that is wrong in one object.
+    """Say whether a plan holds together, and its tasks can have their sandboxes here; 2 where it does not hold, for
+    programs with all that is wrong in one object.
 
     Raises:
         PlanFaultyError: if it does not; each fault was printed.
+        KasmonError: if a task cannot have its sandbox.
     """
-    text = start.text_of(Path(file))
-    plan, faults = look_at(text, file, tuple(load(places()).agents))
+    where, text = places(), start.text_of(Path(file))
+    config = load(where)
+    plan, faults = look_at(text, file, tuple(config.agents))
+    if not faults:
+        must_be_able(where, config, plan, Path(file).absolute().parent)
     if wants_json:
         found = [{"file": file, "line": fault.line, "why": fault.why} for fault in faults]
         error = error_object(PlanFaultyError([placed(file, fault) for fault in faults])) if faults else {}
@@ -90,7 +96,7 @@ def run(
     Raises:
         PlanFaultyError: if something is wrong with it.
         RefusedError: if nobody agreed to it.
-        UnableError: if it wants what a later version brings.
+        KasmonError: if a task of it cannot have its sandbox.
     """
     where, path = places(), Path(file).absolute()
     config, text = load(where), start.text_of(path)
@@ -98,7 +104,7 @@ def run(
     at = expanded(folder or str(path.parent)).absolute()
     if not at.is_dir():
         raise UsageError(f"the folder {str(at)!r} does not exist.", hint="Make it first, or give another --dir.")
-    _check_able(plan)
+    must_be_able(where, config, plan, at)
     if wave is not None:
         _only(plan, wave)
     _agree(plan, config, at, yes=yes, quiet=wants_json or ci)
@@ -163,7 +169,7 @@ def edit(wanted: str, *, apply: bool, yes: bool, wants_json: bool) -> None:
     if edited.refused:
         raise RefusedError(f"the edit of {book.plan!r} is not taken over: {'; '.join(edited.refused)}.")
     if apply:
-        _check_able(new)
+        must_be_able(where, config, new, Path(book.run.folder))
         _agree(new, config, Path(book.run.folder), yes=yes, quiet=wants_json)
         acts.take_edit(where, config, book.plan, start.digest(text))
         if wants_json:
@@ -220,11 +226,6 @@ def _only(plan: Plan, wave: int) -> Plan:
     if not plan.wave(wave):
         raise UsageError(f"there is no wave {wave}.", hint=f"The plan has {plan.waves}.")
     return msgspec.structs.replace(plan, tasks=plan.wave(wave))
-
-
-def _check_able(plan: Plan) -> None:
-    if why := acts.unable(plan):
-        raise UnableError(f"{why}.", hint="Leave `sandbox` out to run it unconfined.")
 
 
 def _agree(plan: Plan, config: Config, folder: Path, *, yes: bool, quiet: bool) -> None:

@@ -1,25 +1,24 @@
-"""What is shown of sandboxes and of what they run: rows, objects for programs, output as it comes."""
+"""What is shown of sandboxes: rows, all about one, and objects for programs."""
 
-import contextlib
-import sys
+from collections.abc import Sequence
 from typing import Any, Final
 
 import msgspec
 
-from kasmon.clean import clean_block
 from kasmon.commands.objects import session_object
-from kasmon.commands.output import note
-from kasmon.host.wire import Printed
+from kasmon.commands.table import age, counted
 from kasmon.model.housing import Kept, Usage
-from kasmon.model.sandbox import MIB, Ran
+from kasmon.model.sandbox import MIB
 from kasmon.model.session import Session
+from kasmon.model.snapshot import Judged, Origin, origin_words
+from kasmon.model.state import ALIVE
+from kasmon.supervisor.remembered import Remembered
 
-REMEMBERED: Final = 4 * MIB
-"""Of so many characters of a run's output it is known that they were printed; the answer has no more than that."""
+NOTHING: Final = Remembered()
 
 
-def sandbox_object(session: Session) -> dict[str, Any]:
-    """*session* as a program sees it, with what is known of its sandbox."""
+def sandbox_object(session: Session, remembered: Remembered = NOTHING) -> dict[str, Any]:
+    """*session* as a program sees it, with what is known of its sandbox and of its memory on disk."""
     housing = session.housing
     confinement = housing.confinement if housing else None
     return session_object(session) | {
@@ -32,17 +31,97 @@ def sandbox_object(session: Session) -> dict[str, Any]:
         "confined": confinement.ok if confinement else None,
         "mismatches": list(confinement.mismatches) if confinement else [],
         "usage": msgspec.to_builtins(housing.usage) if housing and housing.usage else None,
+        "lost_at": housing.lost_at or None if housing else None,
+        "phase_at": housing.phase_at or None if housing else None,
+        "snapshots": [snapshot_object(judged) for judged in remembered.snapshots],
+        "origin": origin_object(remembered.origin),
     }
 
 
-def row(session: Session) -> str:
+def snapshot_object(judged: Judged) -> dict[str, Any]:
+    """One memory on disk as a program sees it: `usable`, or in `refused` why not."""
+    snapshot = judged.snapshot
+    return {
+        **msgspec.to_builtins(snapshot),
+        "size_bytes": snapshot.size_bytes,
+        "usable": not judged.refused,
+        "refused": judged.refused or None,
+        "this_boot": judged.is_this_boot,
+    }
+
+
+def origin_object(origin: Origin | None) -> dict[str, Any] | None:
+    """What a fork has of its source, as a program sees it."""
+    if origin is None:
+        return None
+    return {
+        "session": origin.source,
+        "name": origin.name,
+        "at": origin.at,
+        "whole": origin.is_whole,
+        "with_memory": origin.with_memory,
+        "checkpoint": origin.checkpoint or None,
+        "why": origin.why or None,
+    }
+
+
+def row(session: Session, remembered: Remembered, now: float) -> str:
     """One sandbox in a line."""
     housing = session.housing
     parts = [session.id, session.name, session.sandbox or "", session.state.value]
     if housing is not None:
-        parts += [housing.phase.value, f"{housing.checkpoints_counted} checkpoints"]
-        parts += [_used(housing.usage)] if housing.usage else []
+        parts += [housing.phase.value, counted(housing.checkpoints_counted, "checkpoint")]
+        parts += [_used(housing.usage)] if housing.usage and not housing.is_asleep else []
+    if housing is not None and housing.is_asleep and not housing.held:  # one that was gone on from is of the past
+        parts += [f"memory on disk {snapshot_words(judged, now)}" for judged in remembered.snapshots]
+        parts += [f"memory on disk: {remembered.missing}"] if remembered.missing else []
     return "  ".join(part for part in parts if part)
+
+
+def snapshot_words(judged: Judged, now: float) -> str:
+    """A memory on disk, its age, and why nothing goes on from it: `54 MiB, 3m old, cannot be used: it is truncated`."""
+    size = f"{_mib(judged.snapshot.size_bytes)}, " if judged.snapshot.parts else ""  # a service does not say it
+    words = f"{size}{age(now - judged.at)} old"
+    return f"{words}, cannot be used: {judged.refused}" if judged.refused else words
+
+
+def about(session: Session, remembered: Remembered, points: Sequence[Kept], now: float) -> list[str]:
+    """All that is known of one sandbox, a line each; times as ages."""
+    housing = session.housing
+    lines = [f"{session.id}  {session.name}  {session.sandbox or 'no sandbox'}  {session.state.value}"]
+    if housing is not None:
+        held = ", its memory held by its processes" if housing.held else ""
+        lines.append(f"phase       {housing.phase.value}{held}")
+        lines += [f"to come     {line}" for line in _to_come(session, now)]
+        lines += [f"uses        {_used(housing.usage)}"] if housing.usage and not housing.is_asleep else []
+    if (origin := remembered.origin) is not None:
+        lines.append(f"forked      from {origin.name} {age(now - origin.at)} ago, {origin_words(origin)}")
+    lines += [f"memory      {line}" for judged in remembered.snapshots for line in _about_memory(judged, now)]
+    lines += [f"memory      {remembered.missing}"] if remembered.missing else []
+    lines += [f"checkpoint  {point_row(point)}  {age(now - point.at)} old" for point in points]
+    if housing is not None and housing.lost:
+        lines.append(f"lost        {age(now - housing.lost_at)} ago: {housing.lost}")
+    return lines
+
+
+def _to_come(session: Session, now: float) -> list[str]:
+    """What comes by the clock if nobody uses it, each as a few words."""
+    housing = session.housing
+    if housing is None or session.state not in ALIVE or session.in_turn:
+        return []
+    kept = "at the service" if housing.tier == "e2b" else "on disk"
+    steps = ((housing.standby_at, "sleeps"), (housing.pause_at, f"is paused {kept}"), (housing.expires_at, "ends"))
+    return [f"{what} in {age(at - now)}, if nobody uses it" for at, what in steps if at is not None and at > now]
+
+
+def _about_memory(judged: Judged, now: float) -> list[str]:
+    snapshot = judged.snapshot
+    boots = "this boot of the machine" if judged.is_this_boot else "an earlier boot of the machine"
+    made_by = ", ".join(part for part in (snapshot.made_by.program, snapshot.made_by.machine) if part)
+    return [
+        f"{snapshot.id}  {snapshot_words(judged, now)}",
+        f"of turn {snapshot.turn}, disk {snapshot.disk_generation}, by {made_by}, in {boots}",
+    ]
 
 
 def point_row(point: Kept) -> str:
@@ -60,39 +139,3 @@ def _used(usage: Usage) -> str:
 
 def _mib(size_bytes: int) -> str:
     return f"{size_bytes / MIB:.0f} MiB" if size_bytes >= 10 * MIB else f"{size_bytes / MIB:.1f} MiB"
-
-
-class Shown:
-    """What a run prints, on our own stdout and stderr, each piece once."""
-
-    def __init__(self, *, is_quiet: bool) -> None:
-        self._is_quiet = is_quiet
-        self._told = {"stdout": "", "stderr": ""}
-
-    def take(self, printed: Printed) -> None:
-        if self._is_quiet:
-            return
-        if printed.skipped:
-            note(f"{printed.skipped} characters were not shown.")
-        self._print("stdout", printed.stdout)
-        self._print("stderr", printed.stderr)
-
-    def finish(self, ran: Ran) -> None:
-        """Print what was not shown meanwhile, and what there is to know of the run."""
-        for name, whole in (("stdout", ran.stdout), ("stderr", ran.stderr)):
-            told = self._told[name]
-            if whole.startswith(told):
-                self._print(name, whole[len(told) :])
-        if ran.hint and ran.hint not in ran.stderr:
-            note(ran.hint)
-        elif ran.hint:
-            self._print("stderr", "\n")
-
-    def _print(self, name: str, text: str) -> None:
-        if not text:
-            return
-        if len(self._told[name]) <= REMEMBERED:
-            self._told[name] += text
-        stream = sys.stdout if name == "stdout" else sys.stderr
-        with contextlib.suppress(ValueError):
-            print(clean_block(text) if stream.isatty() else text, end="", file=stream, flush=True)

@@ -8,7 +8,7 @@ import msgspec
 
 from kasmon.commands.objects import answer
 from kasmon.commands.output import tell
-from kasmon.commands.sandbox_report import Shown
+from kasmon.commands.sandbox_output import Shown
 from kasmon.errors import KasmonError
 from kasmon.model.sandbox import Interpreter
 from kasmon.paths import places

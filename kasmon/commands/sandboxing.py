@@ -9,10 +9,12 @@ import msgspec
 
 from kasmon.commands.objects import answer
 from kasmon.commands.output import note, say, say_block, tell
-from kasmon.commands.sandbox_report import Shown, point_row, row, sandbox_object
+from kasmon.commands.sandbox_memory import sandboxed, seen
+from kasmon.commands.sandbox_output import Shown
+from kasmon.commands.sandbox_report import point_row, sandbox_object
 from kasmon.config import load
-from kasmon.errors import KasmonError, SessionNotFoundError, UsageError
-from kasmon.model.command import Allow, Checkpoint, Mode, Restore, SandboxWish, Sleep, Wake
+from kasmon.errors import KasmonError, UsageError
+from kasmon.model.command import Allow, Checkpoint, Restore, SandboxWish, Wake
 from kasmon.model.housing import Kept
 from kasmon.model.permission import SessionId
 from kasmon.model.sandbox import Tier
@@ -55,21 +57,6 @@ def create(new: sandboxes.NewSandbox, *, wants_json: bool) -> None:
     _tell_made(where, asyncio.run(sandboxes.create(where, load(where), new)), wants_json=wants_json)
 
 
-def list_all(*, wants_json: bool) -> None:
-    """List the sandboxes."""
-    sessions = _sandboxes(places())
-    if wants_json:
-        tell(answer(sandboxes=[sandbox_object(session) for session in sessions]))
-        return
-    for session in sessions:
-        say(row(session))
-
-
-def pause(name: str, *, to_disk: bool, wants_json: bool) -> None:
-    """Put a sandbox to sleep."""
-    _keep(name, Sleep(to_disk=to_disk), "paused", wants_json=wants_json)
-
-
 def resume(name: str, *, wants_json: bool) -> None:
     """Wake a sandbox."""
     _keep(name, Wake(), "runs", wants_json=wants_json)
@@ -109,14 +96,6 @@ def checkpoints(name: str, *, wants_json: bool) -> None:
         return
     for point in points:
         say(point_row(point))
-
-
-def fork(name: str, new_name: str, at: str, *, wants_json: bool) -> None:
-    """Make another sandbox that begins where this one is."""
-    where = places()
-    session = find(look_once(where), name)
-    made = asyncio.run(sandboxes.fork(where, load(where), session, new_name, at))
-    _tell_made(where, made, wants_json=wants_json)
 
 
 def diff(name: str, turn: int | None, *, wants_json: bool) -> None:
@@ -207,7 +186,7 @@ async def _remove_all(where: Places) -> tuple[list[Session], list[str], list[Kas
     gone: list[Session] = []
     kept: list[str] = []
     left: list[KasmonError] = []
-    for session in _sandboxes(where):
+    for session in sandboxed(where):
         try:
             kept.append(await sandboxes.remove(where, session))
         except KasmonError as error:
@@ -237,7 +216,7 @@ def _keep(name: str, wish: SandboxWish, done: str, *, wants_json: bool) -> None:
     session = find(look_once(where), name)
     lost = asyncio.run(sandboxes.keep(where, session, wish))
     if wants_json:
-        tell(answer(session=sandbox_object(_seen(where, session.id)), lost=lost or None))
+        tell(answer(session=sandbox_object(seen(where, session.id)), lost=lost or None))
         return
     say(f"{session.name} ({session.id}): {done}")
     if lost:
@@ -246,22 +225,11 @@ def _keep(name: str, wish: SandboxWish, done: str, *, wants_json: bool) -> None:
 
 def _tell_made(where: Places, made: SessionId, *, wants_json: bool) -> None:
     if wants_json:
-        tell(answer(session=sandbox_object(_seen(where, made))))
+        tell(answer(session=sandbox_object(seen(where, made))))
     else:
         say(made)
 
 
-def _seen(where: Places, session: SessionId) -> Session:
-    now = look_once(where).get(session)
-    if now is None:
-        raise SessionNotFoundError(session)
-    return now
-
-
-def _sandboxes(where: Places) -> list[Session]:
-    return [session for session in look_once(where).sessions if session.mode is Mode.INTERPRETER]
-
-
 def _points(where: Places, session: SessionId) -> tuple[Kept, ...]:
-    housing = _seen(where, session).housing
+    housing = seen(where, session).housing
     return housing.checkpoints if housing else ()

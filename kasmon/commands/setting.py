@@ -3,12 +3,13 @@
 from typing import Any
 
 from kasmon.commands.objects import answer
-from kasmon.commands.output import as_json, say, tell
+from kasmon.commands.output import as_json, note, say, tell
 from kasmon.config import Config, load
 from kasmon.config.edit import put
-from kasmon.config.explain import Explained, explain, settings
+from kasmon.config.explain import Explained, explain, settings, value_at
 from kasmon.errors import UsageError
-from kasmon.paths import places
+from kasmon.paths import Places, places
+from kasmon.supervisor.local_config import in_folder
 
 
 def config(key: str | None, value: str | None, explained: str | None, *, wants_json: bool) -> None:
@@ -25,7 +26,7 @@ def config(key: str | None, value: str | None, explained: str | None, *, wants_j
     if key is not None and value is not None:
         put(where, key, value, check=_check_keys)
     if explained is not None:
-        _print_explained(explain(where, explained), wants_json=wants_json)
+        _print_explained(explain(where, explained), _here(where, explained), wants_json=wants_json)
     elif key is not None:
         told = explain(where, key)
         if wants_json:
@@ -50,14 +51,33 @@ def _check_keys(config: Config) -> None:
     chosen(config.keys)
 
 
-def _print_explained(told: Explained, *, wants_json: bool) -> None:
+def _here(where: Places, key: str) -> dict[str, Any] | None:
+    """What the setting is for sessions of the folder one stands in, where that is something else; or what is to be said
+    of the config that it brings along."""
+    own = load(where)
+    here = in_folder(where, own, "")
+    if here.local is None:
+        return None
+    path = tuple(key.split("."))
+    if here.notice:
+        return {"origin": here.local.file, "counts": False, "notice": here.notice}
+    if (value := value_at(here.config, path)) == value_at(own, path):
+        return None
+    return {"origin": here.local.file, "counts": True, "value": value}
+
+
+def _print_explained(told: Explained, here: dict[str, Any] | None, *, wants_json: bool) -> None:
     if wants_json:
-        tell(answer(**_object(told)))
+        tell(answer(**_object(told), here=here))
         return
     say(f"{told.key} = {_written(told.value)}", f"  {told.sentence}")
     say(f"  default   {_written(told.default)}", f"  from      {told.origin}")
     if told.allowed:
         say(f"  allowed   {', '.join(told.allowed)}")
+    if here is not None and here["counts"]:
+        say(f"  here      {_written(here['value'])}, from {here['origin']}")
+    elif here is not None:
+        note(here["notice"])
 
 
 def _object(told: Explained) -> dict[str, Any]:

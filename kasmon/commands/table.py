@@ -17,13 +17,15 @@ GAP: Final = "  "
 
 def table(sessions: Sequence[Session], now: float, *, width: int = 0, utf8: bool = True) -> list[str]:
     """*sessions*, those that need a person first, as lines under a head; cut to *width* cells where it is not 0."""
-    rows = [HEADS, *(row(session, now, utf8=utf8) for session in by_attention(sessions))]
-    widths = [max(width_cells(line[column]) for line in rows) for column in range(len(HEADS) - 1)]
-    lines = (
-        GAP.join((*(pad(text, size) for text, size in zip(line, widths, strict=False)), line[-1])).rstrip()
-        for line in rows
-    )
+    lines = aligned([HEADS, *(row(session, now, utf8=utf8) for session in by_attention(sessions))])
     return [cut(line, width, utf8=utf8) if width else line for line in lines]
+
+
+def aligned(rows: Sequence[Sequence[str]]) -> list[str]:
+    """*rows* of cleaned cells, all as many, as lines: each column as wide as its widest cell, the last one ragged."""
+    *columns, _ = zip(*rows, strict=True)
+    widths = [max(map(width_cells, column)) for column in columns]
+    return [GAP.join((*map(pad, row[:-1], widths), row[-1])).rstrip() for row in rows]
 
 
 def row(session: Session, now: float, *, utf8: bool = True) -> tuple[str, ...]:

@@ -3,13 +3,14 @@
 import asyncio
 import os
 import sys
-from datetime import datetime
+import time
 
 from kasmon.commands.ctx import own_session
 from kasmon.commands.objects import answer, receipt_object
 from kasmon.commands.output import say, tell
 from kasmon.errors import KasmonError, UsageError
 from kasmon.model.command import Receipt, ReceiptId, ReceiptState
+from kasmon.model.figures import clock
 from kasmon.paths import places
 from kasmon.store.plan import PlanBook
 from kasmon.supervisor.find import find
@@ -37,7 +38,7 @@ def tell_peer(wanted: str, text: str | None, *, wants_json: bool) -> None:
         if teller.plan is None:
             raise UsageError(f"{teller.name!r} is of no plan, so it has no notes.")
         path = PlanBook(where, teller.plan).notes
-        telling.write_note(path, teller, said, datetime.now().astimezone().strftime("%H:%M:%S"))
+        telling.write_note(path, teller, said, clock(time.time()))
         say(f"noted in {path}")
         return
     peers, receipts = telling.meant(fleet, teller, wanted), []

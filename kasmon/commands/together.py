@@ -10,13 +10,14 @@ import sys
 from collections.abc import Sequence
 from typing import Any, Final
 
-from kasmon.clean import redact, visible
+from kasmon.clean import visible
 from kasmon.commands.answering import decision_of, meant, shown, typed
-from kasmon.commands.looking import known_values
+from kasmon.commands.looking import on_one_row
 from kasmon.commands.objects import answer as answered
 from kasmon.commands.objects import error_object, request_object
 from kasmon.commands.output import note, say, say_block, tell
 from kasmon.errors import KasmonError, RefusedError, StaleRequestError, UnableError, UsageError
+from kasmon.host.secret import secrets_of
 from kasmon.model.alike import alike
 from kasmon.model.command import Answer
 from kasmon.model.fleet import Fleet, requests
@@ -143,7 +144,7 @@ def _lines(where: Places, fleet: Fleet, listed: Sequence[Request]) -> list[str]:
     """One line for each: its id, whose it is, and what it says on one row."""
     lines: list[str] = []
     for request in listed:
-        text = redact(request.shown or request.title, known_values(where, request.session))[0].replace("\n", "␤")
+        text = on_one_row(request.shown or request.title, secrets_of(where, request.session))
         lines.append(f"{request.id}  {visible(_session(fleet, request).name)}  {visible(request.tool)} {text}")
         lines.append(f"    digest {request.digest}")
     return lines

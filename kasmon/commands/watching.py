@@ -1,13 +1,16 @@
 """Verbs that go on looking: `ls --watch` and `wait`. They follow the logs and write nothing."""
 
 import asyncio
+import select
+import sys
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime
+from typing import Final
 
 from kasmon.commands.listing import chosen, drawn, is_utf8, states_of
 from kasmon.commands.objects import answer, session_object
 from kasmon.commands.output import say, tell
 from kasmon.commands.table import last_words, state_words
+from kasmon.model.figures import clock
 from kasmon.model.permission import SessionId
 from kasmon.model.session import Session
 from kasmon.model.state import SessionState
@@ -16,6 +19,9 @@ from kasmon.supervisor import verb
 from kasmon.supervisor.find import find
 from kasmon.supervisor.look import look_once
 from kasmon.supervisor.wait import fleets
+
+LOOK_S: Final = 0.5
+"""How often it is looked whether anybody still reads, in seconds."""
 
 
 def watch(states: str | None, wave: int | None, *, wants_json: bool) -> None:
@@ -27,11 +33,36 @@ def watch(states: str | None, wave: int | None, *, wants_json: bool) -> None:
     Raises:
         UsageError: if there is no such state.
     """
-    wanted = states_of(states)
-    asyncio.run(_watch(wanted, wave, wants_json=wants_json))
+    asyncio.run(_watch(states_of(states), wave, wants_json=wants_json))
 
 
 async def _watch(states: frozenset[SessionState], wave: int | None, *, wants_json: bool) -> None:
+    """
+    Raises:
+        BrokenPipeError: when nobody reads any more: what changes next may be far away.
+    """
+    printing = asyncio.create_task(_print(states, wave, wants_json=wants_json))
+    left = asyncio.create_task(_reader_left())
+    try:
+        await asyncio.wait((printing, left), return_when=asyncio.FIRST_COMPLETED)
+        if not printing.done():
+            raise BrokenPipeError
+        printing.result()
+    finally:
+        printing.cancel()
+        left.cancel()
+        await asyncio.gather(printing, left, return_exceptions=True)
+
+
+async def _reader_left() -> None:
+    """Return once nobody reads what is printed."""
+    poll = select.poll()
+    poll.register(sys.stdout.fileno(), 0)  # errors and hang-ups alone
+    while not poll.poll(0):  # noqa: ASYNC110 - no event tells it: asyncio does not report errors alone
+        await asyncio.sleep(LOOK_S)
+
+
+async def _print(states: frozenset[SessionState], wave: int | None, *, wants_json: bool) -> None:
     before: dict[SessionId, Session] | None = None
     async with fleets(places()) as changes:
         async for fleet in changes:
@@ -48,14 +79,14 @@ async def _watch(states: frozenset[SessionState], wave: int | None, *, wants_jso
 
 def changed_lines(before: Mapping[SessionId, Session], now: Mapping[SessionId, Session], at: float) -> list[str]:
     """A line for each session that came, went, or reads differently."""
-    clock = datetime.fromtimestamp(at, UTC).astimezone().strftime("%H:%M:%S")
+    told_at = clock(at)
     utf8 = is_utf8()
     lines = [
-        f"{clock}  {state_words(session, utf8=utf8)}  {session.name}  {last_words(session)}".rstrip()
+        f"{told_at}  {state_words(session, utf8=utf8)}  {session.name}  {last_words(session)}".rstrip()
         for session in now.values()
         if _read(session) != _read(before.get(session.id))
     ]
-    return lines + [f"{clock}  gone  {session.name}" for session in before.values() if session.id not in now]
+    return lines + [f"{told_at}  gone  {session.name}" for session in before.values() if session.id not in now]
 
 
 def wait(wanted: Sequence[str], states: str, timeout_s: float | None, *, one_will_do: bool, wants_json: bool) -> None:

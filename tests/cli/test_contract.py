@@ -37,6 +37,7 @@ FIELDS = {
     "pid": (int, None),
     "exit_code": (int, None),
     "expires_at": (float, None),
+    "pause_at": (float, None),
     "tokens": (dict, None),
     "cost_usd": (float, None),
     "queue": int,
@@ -241,6 +242,18 @@ def test_watching_prints_one_object_a_line(kasmon: Line) -> None:
     assert {1} == {one["schema"] for one in objects}
 
 
+def test_watching_ends_when_nobody_reads_any_more(kasmon: Line) -> None:
+    """`kasmon ls --watch | head -1`: nothing changes here, so no write would tell."""
+    piped, told = subprocess.PIPE, [*KASMON, "ls", "--watch"]
+    with subprocess.Popen(told, stdout=piped, stderr=piped, env=kasmon.environment, cwd=kasmon.home) as watching:
+        assert watching.stdout
+        assert watching.stderr
+        assert b"No sessions yet" in watching.stdout.readline()
+        watching.stdout.close()
+
+        assert (0, b"") == (watching.wait(20), watching.stderr.read())
+
+
 BAD = {
     "no such command": (["lss"], 2, "usage", "'ls'"),
     "no such flag": (["ls", "--all"], 2, "usage", "--all"),
@@ -261,7 +274,7 @@ BAD = {
     "no such folder": (["new", "x", "--agent", "scripted", "--dir", "/no/such"], 2, "usage", "/no/such"),
     "no machine": (["new", "x", "--agent", "claude@-x"], 2, "usage", "'-x'"),
     "structured elsewhere": (["new", "x", "--agent", "claude@big", "--mode", "sdk"], 4, "unable", "--mode"),
-    "sandboxed": (["new", "x", "--agent", "shell", "--sandbox", "microvm"], 4, "unable", "later version"),
+    "sandboxed": (["new", "x", "--agent", "shell", "--sandbox", "gvisor"], 69, "no-sandbox", "can be made here"),
     "claude structured": (["new", "x", "--agent", "claude", "--mode", "sdk"], 1, "launch", "[agents.claude] program"),
     "no such setting": (["config", "ui.colour"], 3, "not-found", "ui.theme"),
     "no such action": (["config", "keys.fly", "f"], 2, "usage", "no such action"),
@@ -289,32 +302,18 @@ def test_an_error_is_one_line_with_a_next_step(
         assert {"code", "message", "hint"} == set(done.json["error"])
 
 
-LATER = ["grep -i TODO", "web", "trust ."]
-
-
-@pytest.mark.parametrize("words", LATER)
-def test_a_later_verb_is_refused_with_a_sentence(kasmon: Line, words: str) -> None:
-    done = kasmon(*words.split(), "--json")
-
-    assert 4 == done.code
-    assert "later" in done.err
-    assert "unable" == done.json["error"]["code"]
-    assert not kasmon.places.state.exists()
-
-
-@pytest.mark.parametrize("words", LATER)
-def test_a_later_verb_has_help_that_says_that_it_is_not_there_yet(kasmon: Line, words: str) -> None:
-    verb, *rest = words.split()
-    for asked in ([verb, "-h"], [verb, *rest, "--help"]):
-        done = kasmon(*asked)
-
-        assert (0, "") == (done.code, done.err)
-        assert f"Usage: kasmon {verb}" in done.out
-        assert "comes with a later one" in done.out
-
-
 @pytest.mark.parametrize(
-    "words", ["--help", "-h", "--version", "new --help", "rm --help", "answer --help", "config ui.bell false --help"]
+    "words",
+    [
+        "--help",
+        "-h",
+        "--version",
+        "new --help",
+        "rm --help",
+        "answer --help",
+        "config ui.bell false --help",
+        "web --help",
+    ],
 )
 def test_help_changes_nothing(kasmon: Line, words: str) -> None:
     done = kasmon(*words.split())

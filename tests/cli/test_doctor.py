@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from kasmon.commands.check_agents import fallbacks
+from kasmon.commands.check_agents import fallbacks, versions
+from kasmon.commands.check_system import limits, sqlite
 from kasmon.commands.checks import known_of_tmux
 from kasmon.paths import places
 from tests.cli.line import Done, Line
@@ -170,3 +171,49 @@ def test_it_says_who_was_asked_to_run_structured_and_cannot(tmp_path: Path) -> N
     assert ("fallback", "warn") == (check.id, check.level)
     assert check.text.endswith("asked for: amp: amp has no structured protocol")
     assert "execution_mode" in check.fix
+
+
+def test_a_damaged_index_is_told_and_that_nothing_is_lost(tmp_path: Path) -> None:
+    where = places({"HOME": str(tmp_path), "XDG_STATE_HOME": str(tmp_path)})
+    where.state.mkdir(mode=0o700)
+    assert "the index" not in sqlite(where).text
+
+    where.index.write_bytes(b"SQLite format 3\x00" + b"\x07" * 4096)
+
+    check = sqlite(where)
+    assert ("warn", True) == (check.level, "damaged" in check.text)
+    assert "Nothing is lost" in check.fix
+
+
+def test_limits_that_many_agents_run_into_are_named_with_what_raises_them(tmp_path: Path) -> None:
+    for name, value in {"kernel/pty/max": 64, "fs/inotify/max_user_watches": 65536}.items():
+        (tmp_path / name).parent.mkdir(parents=True)
+        (tmp_path / name).write_text(f"{value}\n")
+
+    (check,) = limits(tmp_path)
+
+    assert "warn" == check.level
+    assert "terminals: 64 of 128 that 50 agents take" in check.text
+    assert "watches" not in check.text
+    assert "kernel.pty.max" in check.fix
+
+
+@pytest.mark.parametrize(
+    ("said", "level", "words"),
+    [
+        ("2.1.330 (Claude Code)", "ok", "claude 2.1.330 (tried; tmux and sdk)"),
+        ("1.0.1", "warn", "claude 1.0.1 (tried is 2.1.330"),
+        ("hello", "ok", "claude that does not say its version"),
+    ],
+)
+def test_each_agents_version_is_told_with_the_one_that_was_tried(
+    tmp_path: Path, said: str, level: str, words: str
+) -> None:
+    program = tmp_path / "claude"
+    program.write_text(f"#!/bin/sh\necho '{said}'\n")
+    program.chmod(0o755)
+    where = places({"HOME": str(tmp_path), "XDG_CONFIG_HOME": str(tmp_path)})
+
+    (check,) = versions(where, {"PATH": f"{tmp_path}:/bin"})
+
+    assert (level, True) == (check.level, words in check.text), check.text

@@ -11,7 +11,7 @@ from kasmon.commands.plan_report import report
 from kasmon.model.plan.fact import PlanEnded, PlanFact, TaskDone, TaskFailed
 from kasmon.model.plan.read import read
 from kasmon.model.plan.run import TaskState
-from kasmon.paths import private_folder
+from kasmon.paths import private_folder, write_private
 from kasmon.store.plan import plans
 from kasmon.supervisor import worktree
 from tests.cli.desk import PLAN, Desk, as_json, words
@@ -171,13 +171,68 @@ def test_a_command_of_several_lines_is_shown_on_one_that_nothing_can_hide(desk: 
     assert "\x1b" not in err
 
 
-@pytest.mark.parametrize("tier", ["microvm", "gvisor", "e2b"])
-def test_a_sandbox_is_refused_with_a_sentence(desk: Desk, tier: str) -> None:
-    done = desk("run", desk.file(f'[[task]]\nrun = "x"\nsandbox = "{tier}"\n', "p.toml"), "--yes")
+MISSING = {
+    "microvm": ({}, "", ""),
+    "gvisor": ({"KASMON_RUNSC": "no-runsc"}, "", ""),
+    "jail": ({"PATH": "/none"}, "bubblewrap is not installed", "Install it"),
+}
+
+
+@pytest.mark.parametrize("verb", [["check"], ["run", "--yes"]], ids=["check", "run"])
+@pytest.mark.parametrize("tier", MISSING)
+def test_a_task_that_cannot_have_its_sandbox_here_is_refused_with_the_reason_and_nothing_runs(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch, verb: list[str], tier: str
+) -> None:
+    variables, why, fix = MISSING[tier]
+    write_private(desk.places.config / "config.toml", b'[agents.shell]\nprogram = "/bin/sh"\n')
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+
+    done = desk(*verb, desk.file(f'[[task]]\nrun = "x"\nsandbox = "{tier}"\n', "p.toml"))
+
+    assert 69 == done.code
+    assert f"task '1' cannot run in its sandbox: no sandbox '{tier}' can be made here: {why}" in done.err
+    assert fix in done.err
+    assert [] == plans(desk.places)
+
+
+def test_a_profile_whose_sandbox_cannot_be_made_is_refused_likewise(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", "/none")
+    write_private(desk.places.config / "config.toml", b'[agents.shell]\nprogram = "/bin/sh"\nsandbox = "jail"\n')
+
+    assert 69 == desk("check", desk.file('[[task]]\nrun = "x"\n', "p.toml")).code
+
+
+def test_a_command_does_not_go_on_in_a_terminal_that_is_confined_otherwise(desk: Desk) -> None:
+    file = desk.file(
+        '[[task]]\nid = "a"\nrun = "x"\n[[task]]\nid = "b"\nrun = "y"\ninherits = "a"\nsandbox = "jail"\n', "p.toml"
+    )
+    done = desk("check", file)
 
     assert 4 == done.code
-    assert f"task '1' wants the sandbox '{tier}': it comes with a later version, there is `jail`" in done.err
-    assert [] == plans(desk.places)
+    assert (
+        "task 'b' cannot run in its sandbox: it goes on in the terminal of 'a', which is confined by nothing"
+        in done.err
+    )
+
+
+def test_what_nobody_agreed_to_is_not_handed_to_a_task_by_itself(desk: Desk) -> None:
+    write_private(
+        desk.places.config / "config.toml",
+        b'[agents.shell]\nprogram = "/bin/sh"\nconfined.credentials = [{ name = "T", variable = "T" }]\n',
+    )
+    done = desk("run", desk.file('[[task]]\nrun = "x"\nsandbox = "jail"\n', "p.toml"), "--yes")
+
+    assert 4 == done.code
+    assert "nobody has agreed to that yet" in done.err
+
+
+def test_what_confines_its_tasks_is_shown_before_anybody_agrees(desk: Desk) -> None:
+    done = desk("run", desk.file('[[task]]\nrun = "x"\nsandbox = "jail"\n', "p.toml"))
+
+    assert "  confines task 1 by a sandbox 'jail'" in words(done)
 
 
 def test_a_faulty_plan_does_not_run(desk: Desk) -> None:

@@ -268,4 +268,4 @@ def test_after_kill_9_of_everything_recover_goes_on_where_it_was(line: Line) -> 
     until(lambda: "claimed" == run_of(line, "crash").outcome, LIMIT_S)
     assert [("1", 1), ("2", 1)] == begun(line, "crash")
     assert [1, 2] == sorted(one["generation"] for one in line.json("ls")["sessions"])
-    assert "No plan lost anything.\n" == line("recover").out
+    assert "Nothing is lost.\n" == line("recover").out

@@ -5,15 +5,15 @@ import sys
 
 import pytest
 
-from kasmon.__main__ import forget_textual, plain_ls, plain_run
+from kasmon.__main__ import forget_textual, plain_grep, plain_ls, plain_run
 from tests.cli.line import Line
 
 HEAVY = ["textual", "rich", "libtmux", "psutil", "watchfiles", "asyncio", "cyclopts", "pyte", "tomlkit"]
 
 
-@pytest.mark.parametrize("words", ["ls", "ls --json", "ls --state asking,idle --wave=2"])
-def test_a_plain_ls_loads_nothing_heavy(kasmon: Line, words: str) -> None:
-    """A status bar asks every second."""
+@pytest.mark.parametrize("words", ["ls", "ls --json", "ls --state asking,idle --wave=2", "grep --json --max 5 word"])
+def test_a_plain_ls_or_grep_loads_nothing_heavy(kasmon: Line, words: str) -> None:
+    """A status bar asks every second; and half of a search's time would be the library's."""
     code = (
         f"import sys; sys.argv = ['kasmon', *{words.split()!r}]; from kasmon.__main__ import main; main();"
         f"print([m for m in {HEAVY!r} if m in sys.modules], file=sys.stderr)"
@@ -88,6 +88,38 @@ def test_both_ways_of_reading_an_ls_say_the_same(kasmon: Line, words: str) -> No
     assert plain_ls(words.split()) is not None
     assert plain_ls([*words.split(), "--"]) is None
     assert kasmon("ls", *words.split()) == kasmon("ls", *words.split(), "--")
+
+
+@pytest.mark.parametrize(
+    ("words", "meant"),
+    [
+        ("word", ("word", None, False, False)),
+        ("--json word", ("word", None, False, True)),
+        ("-i --max=3 word", ("word", 3, True, False)),
+        ("word -m 3 --ignore-case", ("word", 3, True, False)),
+        ("", None),
+        ("two words", None),
+        ("-- word", None),
+        ("-E word", None),
+        ("word --session fix-auth", None),
+        ("word -C 2", None),
+        ("word --max", None),
+        ("word --max -1", None),
+        ("word --max 1 --max 2", None),
+        (f"word --max {'9' * 5000}", None),
+        ("word --json=true", None),
+        ("--help", None),
+    ],
+)
+def test_a_grep_that_is_not_written_plainly_is_left_to_the_library(words: str, meant: object) -> None:
+    assert meant == plain_grep(words.split())
+
+
+@pytest.mark.parametrize("words", ["nothing", "--json nothing", "--max 0 nothing"])
+def test_both_ways_of_reading_a_grep_say_the_same(kasmon: Line, words: str) -> None:
+    assert plain_grep(words.split()) is not None
+    assert plain_grep(["--context=1", *words.split()]) is None
+    assert kasmon("grep", *words.split()) == kasmon("grep", "--context=1", *words.split())
 
 
 @pytest.mark.parametrize(

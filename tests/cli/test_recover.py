@@ -1,0 +1,81 @@
+"""`kasmon recover` after a crash of everything: real hosts, a real tmux, scripted agents."""
+
+import json
+import os
+import shutil
+import signal
+
+import pytest
+
+from kasmon.host.alive import lock_holder
+from kasmon.model.permission import SessionId
+from kasmon.tmux.server import Server
+from tests.cli.line import Line
+from tests.waiting import until
+
+pytestmark = pytest.mark.story
+ONE = "77b5ba32-6465-44a1-9d8d-363508bac732"
+OTHER = "2b5dd54d-cf7b-4ac3-a4b0-5a7227407766"
+
+
+def test_what_has_a_conversation_goes_on_in_it_and_of_the_rest_is_said_what_is_lost(kasmon: Line) -> None:
+    talk = kasmon("new", "talk", "--agent", "scripted", "--mode", "sdk", "--prompt", "say one").out.strip()
+    shell = kasmon("new", "shell", "--", "sleep", "600").out.strip()
+    kasmon("wait", "talk", "--for", "idle")
+    tmux = kasmon.json("show", "shell")["session"]
+    for lock in (kasmon.places.host_lock(SessionId(talk)), kasmon.places.tmux_host_lock):
+        os.kill(lock_holder(lock) or 0, signal.SIGKILL)
+        until(lambda lock=lock: lock_holder(lock) is None)  # type: ignore[misc]  # one lock after the other
+    os.kill(tmux["pid"], signal.SIGKILL)
+    Server(kasmon.places.tmux_socket).kill_server()
+    shutil.rmtree(kasmon.places.runtime)  # as after a reboot
+
+    would = kasmon.json("recover", "--dry-run")["recovered"]
+    done = kasmon("recover")
+
+    assert {talk, shell} == {one["session"] for one in would}
+    assert 0 == done.code, done.err
+    assert f"talk: goes on with its conversation script-{talk}, known by its id" in done.out
+    assert "shell: is left as it is: its program keeps no conversation that kasmon knows of" in done.out
+    assert "Lost: its conversation; what stood on its screen and above it" in done.out
+    states = {one["id"]: (one["state"], one["generation"]) for one in kasmon.json("ls")["sessions"]}
+    assert {talk: ("idle", 2), shell: ("lost", 1)} == states
+
+
+def test_a_choice_that_names_no_session_is_refused_before_anything_is_done(kasmon: Line) -> None:
+    assert 2 == kasmon("recover", "--choose", "talk").code
+    assert 3 == kasmon("recover", "--choose", "nobody=77b5ba32").code
+
+
+def test_where_nothing_is_lost_it_says_so(kasmon: Line) -> None:
+    assert "Nothing is lost.\n" == kasmon("recover").out
+
+
+def test_among_several_conversations_of_a_folder_a_person_chooses_and_nothing_is_started_before(kasmon: Line) -> None:
+    program = kasmon.home / "bin" / "claude"
+    program.parent.mkdir()
+    program.write_text(f'#!/bin/sh\necho "$@" >> {kasmon.home}/started\nexec sleep 600\n')
+    program.chmod(0o755)
+    on_path = {"PATH": f"{program.parent}:{os.environ['PATH']}"}
+    kasmon("new", "worker", "--agent", "claude", "--mode", "tmux", **on_path)
+    transcripts = kasmon.home / ".claude/projects/-work"
+    transcripts.mkdir(parents=True)
+    for id_ in (ONE, OTHER):
+        line = {"type": "user", "cwd": str(kasmon.home), "message": {"role": "user", "content": f"hello {id_[:4]}"}}
+        (transcripts / f"{id_}.jsonl").write_text(json.dumps(line, separators=(",", ":")))
+    until(lambda: (kasmon.home / "started").exists())
+    os.kill(lock_holder(kasmon.places.tmux_host_lock) or 0, signal.SIGKILL)
+    Server(kasmon.places.tmux_socket).kill_server()
+    until(lambda: lock_holder(kasmon.places.tmux_host_lock) is None)
+
+    told = kasmon("recover", **on_path)
+    code, screen = kasmon.terminal("recover", typed=[("Which one is it?", "2\n")], **on_path)
+
+    assert 1 == told.code
+    assert "2 conversations of its folder can be its own: say which with --choose worker=ID" in told.out
+    assert "first: 'hello 77b5'" in told.out
+    assert 0 == code, screen
+    chosen = next(id_ for id_ in (ONE, OTHER) if f"its conversation {id_}, chosen by you" in screen)
+    assert chosen in screen.split("  2  ")[1].splitlines()[0]
+    until(lambda: f"--resume {chosen}" in (kasmon.home / "started").read_text())
+    assert [("worker", 2)] == [(one["name"], one["generation"]) for one in kasmon.json("ls")["sessions"]]
