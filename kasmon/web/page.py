@@ -1,0 +1,83 @@
+"""Every file of the page, read once, and what goes with each answer: a browser gets these and nothing else."""
+
+from collections.abc import Mapping
+from importlib.resources import files
+from typing import Final
+
+import msgspec
+
+from kasmon.errors import UnavailableError
+
+GET: Final = "pip install 'kasmon[web]'"
+BEHIND: Final = {
+    "textual.js": ("static/js/textual.js", "text/javascript"),
+    "xterm.css": ("static/css/xterm.css", "text/css"),
+    "upright.ttf": ("static/fonts/RobotoMono-VariableFont_wght.ttf", "font/ttf"),
+    "italic.ttf": ("static/fonts/RobotoMono-Italic-VariableFont_wght.ttf", "font/ttf"),
+}
+"""What is textual-serve's: our name for it, its own, and its kind."""
+OWN: Final = {
+    "": ("page.html", "text/html"),
+    "page.css": ("page.css", "text/css"),
+    "page.js": ("page.js", "text/javascript"),
+}
+ENTER: Final = "enter.html"
+"""What the link opens. It leads on to the page: a browser that came from elsewhere sends the cookie only from here."""
+
+POLICY: Final = {
+    "default-src": "'none'",
+    "script-src": "'self'",
+    "style-src": "'self' 'unsafe-inline'",  # xterm.js writes rules for its cells
+    "font-src": "'self'",
+    "img-src": "data:",
+    "connect-src": "'self' {socket}",
+    "base-uri": "'none'",
+    "form-action": "'none'",
+    "frame-ancestors": "'none'",
+}
+ALWAYS: Final = {
+    "Cache-Control": "no-store",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Permissions-Policy": "camera=(), clipboard-read=(), geolocation=(), microphone=()",
+    "Referrer-Policy": "no-referrer",
+    "Server": "kasmon",
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+}
+
+
+class PageFile(msgspec.Struct, frozen=True):
+    """One file of the page."""
+
+    kind: str
+    """Its MIME type."""
+    body: bytes
+
+
+def page_files() -> Mapping[str, PageFile]:
+    """Every file by its name in the page's folder; the page itself has none.
+
+    Raises:
+        UnavailableError: if textual-serve is not there, or keeps its files elsewhere.
+    """
+    ours = files("kasmon.web") / "page"
+    try:
+        theirs = files("textual_serve")
+        found = {name: PageFile(kind, (theirs / path).read_bytes()) for name, (path, kind) in BEHIND.items()}
+    except ModuleNotFoundError as error:
+        raise UnavailableError("textual-serve, which brings the page, is not installed.", hint=f"`{GET}`") from error
+    except OSError as error:
+        raise UnavailableError("textual-serve is there, and another version.", hint=f"`{GET}`") from error
+    return found | {name: PageFile(kind, (ours / path).read_bytes()) for name, (path, kind) in OWN.items()}
+
+
+def enter_page() -> bytes:
+    """What whoever brought the link is answered."""
+    return (files("kasmon.web") / "page" / ENTER).read_bytes()
+
+
+def headers(host: str) -> dict[str, str]:
+    """What goes with every answer to a request that called us *host*, one of our names."""
+    policy = "; ".join(f"{name} {sources.format(socket=f'ws://{host}')}" for name, sources in POLICY.items())
+    return {**ALWAYS, "Content-Security-Policy": policy}

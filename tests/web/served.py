@@ -1,0 +1,98 @@
+"""The web view on a loop of its own, in a thread: what a browser, or something worse, finds on loopback."""
+
+import asyncio
+import http.client
+import socket
+import sys
+import threading
+from collections.abc import Coroutine, Mapping, Sequence
+from types import TracebackType
+from typing import Any, Final, NamedTuple, Self, TypeVar
+from urllib.parse import urlsplit
+
+from kasmon.web.server import WebView
+
+LIMIT_S: Final = 20.0
+UPGRADE: Final = {
+    "Connection": "Upgrade",
+    "Upgrade": "websocket",
+    "Sec-WebSocket-Version": "13",
+    "Sec-WebSocket-Key": "dGhlIHNhbXBsZSBub25jZQ==",
+}
+"""What makes a request one for a WebSocket."""
+
+Value = TypeVar("Value")
+
+
+class Answer(NamedTuple):
+    status: int
+    headers: dict[str, str]
+    body: str
+
+
+class Served:
+    """Listens from the start of the `with` block to its end."""
+
+    def __init__(
+        self,
+        environment: Mapping[str, str] | None = None,
+        dashboard: Sequence[str] = (sys.executable, "-c", ""),
+        address: str = "127.0.0.1",
+        port: int = 0,
+    ) -> None:
+        self.view = WebView(environment or {}, address, port, dashboard)
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
+
+    def do(self, act: Coroutine[Any, Any, Value]) -> Value:
+        """Await *act* on the server's loop."""
+        return asyncio.run_coroutine_threadsafe(act, self._loop).result(LIMIT_S)
+
+    @property
+    def host(self) -> str:
+        return f"127.0.0.1:{self.view.port}"
+
+    @property
+    def path(self) -> str:
+        """Where the page is, with a slash at its end."""
+        return f"/{self.view.gate.place}/"
+
+    @property
+    def cookie(self) -> dict[str, str]:
+        """The header of a browser that was let in."""
+        return {"Cookie": f"kasmon={self.view.gate.cookie}"}
+
+    def link(self) -> str:
+        """The path and query of a link."""
+        parts = urlsplit(self.view.gate.link())
+        return f"{parts.path}?{parts.query}"
+
+    def ask(self, path: str, headers: Mapping[str, str] | None = None, method: str = "GET") -> Answer:
+        """What the server answers; with UPGRADE in *headers* its first answer."""
+        line = http.client.HTTPConnection("127.0.0.1", self.view.port, timeout=LIMIT_S)
+        try:
+            line.request(method, path, headers=dict(headers or {}))
+            got = line.getresponse()
+            body = "" if got.status == 101 else got.read().decode("utf-8", "replace")
+            return Answer(got.status, dict(got.getheaders()), body)
+        finally:
+            line.close()
+
+    def raw(self, request: bytes) -> bytes:
+        """The beginning of what the server says to *request*."""
+        with socket.create_connection(("127.0.0.1", self.view.port), LIMIT_S) as line:
+            line.sendall(request)
+            return line.recv(65536)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        self.do(self.view.open())
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        try:
+            self.do(self.view.close())
+        finally:
+            self._loop.call_soon_threadsafe(self._loop.stop)
+            self._thread.join(LIMIT_S)
+            self._loop.close()

@@ -1,0 +1,283 @@
+"""The dashboard in a real Chromium: it opens, it is used as in a terminal, and the wrong ways in stay shut.
+
+KASMON_PICTURES=FOLDER keeps what a person would have seen.
+"""
+
+import os
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import psutil
+import pytest
+
+from kasmon.model.command import Mode
+from kasmon.model.event import RequestAnswered
+from kasmon.model.permission import Decision
+from kasmon.web.gate import Gate
+from tests.safety.dash import Home
+from tests.safety.mutation import without
+from tests.waiting import until
+from tests.web.chromium import Chromium, Page
+from tests.web.conftest import EVIL, Web
+from tests.web.served import Served
+from tests.web.test_gate import COOKIE, HOST, LINK, ORIGIN
+
+pytestmark = pytest.mark.web
+
+SOCKET = """
+new Promise(done => {
+  const socket = new WebSocket(%r);
+  socket.onopen = () => done("open");
+  socket.onerror = () => done("refused");
+})
+"""
+FETCH = "fetch(%r, {credentials: 'include'}).then(answer => answer.text()).catch(() => 'refused')"
+FRAME = """
+new Promise(done => {
+  const frame = document.createElement("iframe");
+  frame.onload = () => done();
+  frame.src = %r;
+  document.body.append(frame);
+})
+"""
+
+
+def kept(page: Page, name: str) -> None:
+    if folder := os.environ.get("KASMON_PICTURES"):
+        page.picture(Path(folder) / f"{name}.png")
+
+
+def test_a_permission_is_answered_by_a_key_and_quitting_leaves_the_agent_alive(
+    home: Home, web: Web, browser: Chromium
+) -> None:
+    session = home.start("fix-auth", "ask git push --force")
+    page = browser.page(web.link)
+
+    page.shows("git push --force", "ready")
+    kept(page, "card")
+    assert () == tuple(home.facts(RequestAnswered, session))
+    page.key("a")
+    [answered] = until(lambda: home.facts(RequestAnswered, session))
+    assert Decision.ALLOW is answered.decision
+    page.shows("○ idle")
+    kept(page, "answered")
+
+    page.key("q")
+    page.shows("The dashboard closes.")
+    page.key("y")
+    until(lambda: "your agents go on" in page.says)
+    kept(page, "closed")
+    assert home.session(session).host
+    page.run("document.getElementById('again').click()")
+    page.shows("fix-auth", "○ idle")
+
+    origin = web.link.partition("/?")[0]
+    assert {origin} == {address.replace("ws:", "http:")[: len(origin)] for address in page.requested}
+    assert "?" not in page.run("location.href")
+    assert [] == page.complaints
+
+
+def test_the_mouse_other_sizes_and_a_live_terminal_work(home: Home, web: Web, browser: Chromium) -> None:
+    for name in ("one", "two"):
+        home.start(name, f"say I am {name}.")
+    home.start("shell", agent="shell", mode=Mode.TMUX, prompt="")
+    page = browser.page(web.link)
+    page.shows("3 sessions", "I am one.")
+
+    page.click("two ")
+    page.shows("▶ session started", "❯ say I am two.")
+    narrow = page.columns
+    page.resize(900, 500)
+    until(lambda: page.columns < narrow and "q quit" in page.text.split("\n")[-1])
+    kept(page, "small")
+    page.resize(1600, 900)
+    until(lambda: page.columns > narrow and "q quit" in page.text.split("\n")[-1])
+    page.click("shell  ")
+    page.shows("shell  shell · tmux")
+    page.key("Enter")
+    page.shows("Ctrl+]")
+    page.type("echo $((40+2))ä")
+    page.key("Enter")
+    page.shows("42ä")
+    kept(page, "terminal")
+    page.key("]", control=True)
+    page.shows("q quit")
+    assert [] == page.complaints
+
+
+def test_what_is_copied_is_in_the_browser_s_clipboard(browser: Chromium, served: Served) -> None:
+    """The dashboard copies as every terminal program does (OSC 52)."""
+    mine = let_in(browser, served)
+    mine.front()
+    mine.type("a key, as before every copy")
+    mine.run("new Promise(done => seenTerminal.write('\\x1b]52;c;aGVsbG8=\\x07', done))")
+    mine.run("document.body.innerHTML = '<textarea></textarea>'; document.querySelector('textarea').focus()")
+
+    def pasted() -> bool:
+        mine.call("Input.dispatchKeyEvent", {"type": "keyDown", "commands": ["paste"]})
+        return "hello" in str(mine.run("document.querySelector('textarea').value"))
+
+    until(pasted)
+
+
+def test_the_dashboards_end_with_a_web_view_that_is_killed(home: Home, web: Web, browser: Chromium) -> None:
+    page = browser.page(web.link)
+    page.shows("0 sessions")
+    dashboards = psutil.Process(web.pid).children(recursive=True)
+
+    psutil.Process(web.pid).kill()
+
+    _, alive = psutil.wait_procs(dashboards, timeout=20)
+    assert ([], 2) == (alive, len(dashboards))
+    until(lambda: "your agents go on" in page.says)
+
+
+def test_the_dashboard_ends_with_its_tab(home: Home, web: Web, browser: Chromium) -> None:
+    page = browser.page(web.link)
+    page.shows("0 sessions")
+    dashboards = psutil.Process(web.pid).children(recursive=True)
+    assert {"host"}.isdisjoint(word for process in dashboards for word in process.cmdline())
+
+    page.close()
+
+    until(lambda: not psutil.Process(web.pid).children(recursive=True))
+    assert 2 == len(dashboards)
+
+
+# The wrong ways in.
+
+
+class _Blank(BaseHTTPRequestHandler):
+    def do_GET(self) -> None:
+        self.send_response(200)
+        self.send_header("Content-Type", "text/html")
+        self.end_headers()
+        sent = self.headers.get("Cookie") or "no cookie"
+        self.wfile.write(f"<!DOCTYPE html><body>a page of somebody else's. It was sent {sent}.</body>".encode())
+
+    def log_message(self, *_: object) -> None:
+        """Nothing."""
+
+
+@pytest.fixture
+def other() -> Iterator[int]:
+    """The port of a server on this machine that is somebody else's."""
+    server = ThreadingHTTPServer(("127.0.0.1", 0), _Blank)
+    serving = threading.Thread(target=server.serve_forever, daemon=True)
+    serving.start()
+    yield server.server_address[1]
+    server.shutdown()
+    server.server_close()
+    serving.join()
+
+
+@pytest.fixture
+def served() -> Iterator[Served]:
+    with Served(os.environ, ("/bin/sh", "-c", "stty raw -echo; echo let in, and now; exec cat")) as served:
+        yield served
+
+
+def let_in(browser: Chromium, served: Served) -> Page:
+    """A tab in which the person works."""
+    page = browser.page(f"http://{served.host}{served.link()}")
+    page.shows("let in")
+    return page
+
+
+def test_a_foreign_name_that_leads_here_gets_nothing(
+    browser: Chromium, served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """DNS rebinding: for the browser this is the attacker's own origin, which may read all of it."""
+    address = f"http://{EVIL}:{served.view.port}{served.link()}"
+    page = browser.page(address)
+    until(lambda: "not a name of kasmon's server" in page.says)
+
+    without(monkeypatch, Gate, "refusal", HOST, "False")
+    page.go(address)
+    page.shows("let in")
+
+
+@pytest.mark.parametrize("name", ["127.0.0.1", EVIL])
+def test_another_page_cannot_open_a_socket(
+    browser: Chromium, served: Served, other: int, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where the browser would send the cookie, as to another server on this machine."""
+    mine = let_in(browser, served)
+    page = browser.page(f"http://{name}:{other}/", beside=mine)
+    until(lambda: "somebody else's" in page.says)
+    address = f"ws://{served.host}{served.path}ws?width=80&height=24"
+
+    assert "refused" == page.run(SOCKET % address)
+    assert 1 == len(served.view.visits)
+    without(monkeypatch, Gate, "refusal", ORIGIN, "False")
+    assert ("open" if name == "127.0.0.1" else "refused") == page.run(SOCKET % address)
+    mine.front()
+    mine.type("still mine")
+    mine.shows("still mine")
+
+
+@pytest.mark.parametrize("name", ["127.0.0.1", EVIL])
+def test_another_page_can_neither_read_nor_frame_it(browser: Chromium, served: Served, other: int, name: str) -> None:
+    mine = let_in(browser, served)
+    page = browser.page(f"http://{name}:{other}/", beside=mine)
+    until(lambda: "somebody else's" in page.says)
+    address = f"http://{served.host}{served.path}"
+
+    assert "refused" == page.run(FETCH % address)
+    page.run(FRAME % address)
+    assert 1 == len(served.view.visits)
+    assert [each for each in page.complaints if "frame" in each.lower()]
+
+
+def test_the_cookie_goes_to_no_other_server_of_this_machine(browser: Chromium, served: Served, other: int) -> None:
+    mine = let_in(browser, served)
+
+    page = browser.page(f"http://127.0.0.1:{other}/", beside=mine)
+
+    until(lambda: "somebody else's" in page.says)
+    assert "It was sent no cookie." in page.says
+    assert "" == mine.run("document.cookie")
+
+
+@pytest.mark.parametrize(("query", "guard"), [("", COOKIE), ("?t=wrong", LINK)], ids=["none", "a wrong one"])
+def test_without_the_token_nobody_comes_in(
+    browser: Chromium, served: Served, query: str, guard: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    served.link()
+    address = f"http://{served.host}{served.path}{query}"
+    page = browser.page(address)
+    until(lambda: page.says.startswith("kasmon: "))
+    assert set() == served.view.visits
+
+    without(monkeypatch, Gate, "_of_link" if guard == LINK else "refusal", guard, "False")
+    page.go(address)
+    page.shows("let in")
+
+
+def test_a_link_that_was_used_lets_nobody_else_in(browser: Chromium, served: Served) -> None:
+    link = f"http://{served.host}{served.link()}"
+    browser.page(link).shows("let in")
+
+    again = browser.page(link)
+
+    until(lambda: "this link was used" in again.says)
+    assert 1 == len(served.view.visits)
+
+
+def test_what_stands_in_the_terminal_opens_no_window_and_reads_no_clipboard(browser: Chromium, served: Served) -> None:
+    """Its script would open links on a click, and answer a program that asks for the clipboard."""
+    mine = let_in(browser, served)
+    tabs = len(browser.call("Target.getTargets")["targetInfos"])
+    mine.type("see http://evil.example/ there")
+    mine.click("http://evil.example/")
+    allowed = {"permissions": ["clipboardReadWrite", "clipboardSanitizedWrite"], "browserContextId": mine.context}
+    browser.call("Browser.grantPermissions", allowed)
+    mine.run("seenTerminal.write('\\x1b]52;c;?\\x07')")
+    mine.type(" end")
+    mine.shows("there end")
+
+    assert tabs == len(browser.call("Target.getTargets")["targetInfos"])
+    assert "there end" in mine.text
+    assert "refused" == mine.run("navigator.clipboard.readText().catch(() => 'refused')")

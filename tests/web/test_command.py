@@ -1,0 +1,118 @@
+"""`kasmon web`: it prints a link, and ends with Ctrl+C; where it cannot be had it says how to get it."""
+
+import http.client
+import json
+import re
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from urllib.parse import urlsplit
+
+import pytest
+
+from kasmon.commands import browsing
+from kasmon.errors import UnavailableError, UsageError
+from tests.cli.line import KASMON, Line
+from tests.tui.ptys import OnTerminal
+from tests.waiting import until
+
+LINK = re.compile(rb"http://127\.0\.0\.1:\d+/\S+/\?t=[\w-]{43}")
+
+
+@pytest.fixture
+def line() -> Iterator[Line]:
+    line = Line()
+    yield line
+    line.close()
+
+
+def status(link: str) -> int:
+    parts = urlsplit(link)
+    asking = http.client.HTTPConnection(parts.netloc, timeout=10)
+    asking.request("GET", f"{parts.path}?{parts.query}")
+    got = asking.getresponse().status
+    asking.close()
+    return got
+
+
+def test_it_prints_a_link_and_another_for_each_enter_until_ctrl_c(line: Line) -> None:
+    """The link before leads nowhere then. Nothing of this kasmon was made: no dashboard was opened."""
+
+    def links() -> list[str]:
+        return [each.decode() for each in LINK.findall(web.seen)]
+
+    with OnTerminal([*KASMON, "web"], line.home, environment=line.environment) as web:
+        until(links)
+        web.send(b"\n")
+        until(lambda: len(links()) == 2)
+        tried = [status(link) for link in links()]
+        web.send(b"\x03")
+        code = web.ended()
+
+    assert [403, 200] == tried
+    assert 128 + signal.SIGINT == code
+    assert "Enter prints another; Ctrl+C ends this, the agents go on." in web.seen.decode()
+    assert ["c", "r", "s"] == sorted(path.name for path in line.home.rglob("*") if path.name != ".cache")
+
+
+def test_for_programs_the_link_is_in_an_object_and_a_signal_ends_it(line: Line) -> None:
+    argv = [*KASMON, "web", "--json"]
+    with subprocess.Popen(
+        argv, env=line.environment, cwd=line.home, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as web:
+        assert web.stdout
+        told = json.loads(web.stdout.readline())
+
+        assert {"schema", "web"} == told.keys()
+        assert {"url", "address", "port"} == told["web"].keys()
+        assert 200 == status(told["web"]["url"])
+        assert 403 == status(told["web"]["url"])
+        web.terminate()
+        out, err = web.communicate(timeout=20)
+
+    assert (128 + signal.SIGTERM, b"", b"") == (web.returncode, out, err)
+
+
+def test_an_address_that_others_could_reach_is_a_mistake() -> None:
+    with pytest.raises(UsageError, match="no loopback address"):
+        browsing.web(0, "0.0.0.0", wants_json=False)
+
+
+@pytest.mark.parametrize("port", [-1, 65536])
+def test_a_port_is_a_port(port: int) -> None:
+    with pytest.raises(UsageError, match="no port"):
+        browsing.web(port, "127.0.0.1", wants_json=False)
+
+
+def test_a_port_that_is_taken_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        port = other.getsockname()[1]
+
+        with pytest.raises(UnavailableError, match=rf"port {port} of 127.0.0.1 is not to be had: .*in use.*--port 0"):
+            browsing.web(port, "127.0.0.1", wants_json=True)
+    assert "" == capsys.readouterr().out
+
+
+@pytest.fixture
+def _no_package(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in [name for name in sys.modules if name.partition(".")[0] == "aiohttp" or name == "kasmon.web.server"]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "aiohttp", None)
+
+
+@pytest.mark.usefixtures("_no_package")
+def test_without_its_packages_it_says_how_to_get_them() -> None:
+    with pytest.raises(UnavailableError, match=r"not installed. `pip install 'kasmon\[web\]'`") as refused:
+        browsing.web(0, "127.0.0.1", wants_json=False)
+
+    assert 69 == refused.value.exit_code
+    assert "pip install 'kasmon[web]'" in browsing.check().text
+
+
+def test_doctor_says_that_it_is_there() -> None:
+    check = browsing.check()
+
+    assert ("web", "ok") == (check.id, check.level)
+    assert "in a browser on this machine" in check.text
