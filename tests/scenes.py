@@ -15,15 +15,18 @@ from kasmon.model.fleet import Fleet
 from kasmon.model.permission import SessionId
 from kasmon.model.session import Session, Tokens
 from kasmon.supervisor.plans.boards import Board
+from kasmon.supervisor.sandbox_past import SandboxPast
 from kasmon.tui.app import Kasmon
 from kasmon.tui.asks import AskCard
 from kasmon.tui.focus import FocusView
 from kasmon.tui.sandbox_screen import SandboxScreen
 from kasmon.tui.scrollback import Scrollback
+from kasmon.tui.search_screen import SearchScreen
 from kasmon.tui.session import SessionView
 from kasmon.tui.world import Settings
 from tests import boards, sandboxed
 from tests.fleets import StillClock, asking, change, command, crew, fleet, login, plan, question, working
+from tests.searched import WORDS, finds
 from tests.talks import MAKE, SIGN_IN, deep_talk, short_talk, talk
 from tests.tui.worlds import GETS, JAILED, StillWorld
 from tests.waiting import auntil
@@ -100,6 +103,24 @@ def printed(*pressed: str) -> Act:
         await pilot.press("v")
         await auntil(lambda: isinstance(pilot.app.screen, Scrollback), what="its text")
         await pilot.pause()
+        await pilot.press(*pressed)
+        await pilot.pause()
+
+    return act
+
+
+def searching(words: str, *pressed: str) -> Act:
+    """Search all sessions for *words*, and press these keys there."""
+
+    async def act(pilot: Pilot[None]) -> None:
+        world = cast(StillWorld, cast(Kasmon, pilot.app).world)
+        world.finds = {WORDS: finds()}
+        await settled(pilot)
+        await pilot.press("ctrl+f")
+        await auntil(lambda: isinstance(pilot.app.screen, SearchScreen), what="the search")
+        screen = cast(SearchScreen, pilot.app.screen)
+        await pilot.press(*words)
+        await auntil(lambda: screen.words == words and screen.is_done, what="what it found")
         await pilot.press(*pressed)
         await pilot.pause()
 
@@ -240,10 +261,10 @@ NOTED = question(
 TO_FIX_AUTH = ("j", "j", "j")
 
 
-async def history(pilot: Pilot[None]) -> None:
+async def history(pilot: Pilot[None], past: SandboxPast | None = None) -> None:
     """Open what is known of the selected session's sandbox."""
     app = cast(Kasmon, pilot.app)
-    cast(StillWorld, app.world).pasts = {"numbers": sandboxed.past()}
+    cast(StillWorld, app.world).pasts = {"numbers": past or sandboxed.past()}
     await settled(pilot)
     await pilot.press("H")
     await auntil(lambda: isinstance(app.screen, SandboxScreen), what="the sandbox")
@@ -252,11 +273,11 @@ async def history(pilot: Pilot[None]) -> None:
     await pilot.pause()
 
 
-def chosen(*pressed: str) -> Act:
+def chosen(*pressed: str, past: SandboxPast | None = None) -> Act:
     """The same, with these keys pressed there."""
 
     async def act(pilot: Pilot[None]) -> None:
-        await history(pilot)
+        await history(pilot, past)
         await pilot.press(*pressed)
         await pilot.pause()
 
@@ -274,6 +295,7 @@ def jailed(*pressed: str) -> Act:
     return act
 
 
+SLEEPS = fleet(next(each for each in sandboxed.machines().sessions if each.name == "numbers"))
 NUMBERS = fleet(sandboxed.interpreters("numbers"), working("docs"))
 SCENES: dict[str, Scene] = {
     "list-80x24": Scene((80, 24), keys("j")),
@@ -340,6 +362,9 @@ SCENES: dict[str, Scene] = {
         (80, 24), printed("slash", *"read", "enter", "v", "k", "l"), fleet(working("docs", mode=Mode.TMUX))
     ),
     "inside-terminal": Scene(act=keys("G", *"kkkk", "enter")),
+    "search-80x24": Scene((80, 24), searching(WORDS)),
+    "search-160x50": Scene((160, 50), searching(WORDS, "down")),
+    "search-empty": Scene((80, 24), searching("")),
     "sandboxes-80x24": Scene((80, 24), keys("j"), sandboxed.house()),
     "sandboxes-120x40": Scene(act=keys("j", "j"), fleet=sandboxed.house()),
     "sandboxes-160x50": Scene((160, 50), keys("G", "k", "k"), sandboxed.house()),
@@ -347,6 +372,13 @@ SCENES: dict[str, Scene] = {
     "sandbox-history-80x24": Scene((80, 24), chosen("j"), NUMBERS),
     "sandbox-history-160x50": Scene((160, 50), chosen("j", "j", "j"), NUMBERS),
     "sandbox-refused-120x40": Scene(act=chosen("G", "k", "k"), fleet=NUMBERS),
+    "memory-120x40": Scene(act=keys("G", "k"), fleet=sandboxed.machines()),
+    "memory-80x24": Scene((80, 24), keys("j", "j"), sandboxed.machines()),
+    "memory-history-120x40": Scene(act=chosen("j", past=sandboxed.remembered()), fleet=SLEEPS),
+    "memory-refused-80x24": Scene(
+        (80, 24), chosen("j", past=sandboxed.remembered("it is truncated: memory has 4096 bytes of 91226112")), SLEEPS
+    ),
+    "memory-fork-80x24": Scene((80, 24), keys("f"), fleet(sandboxed.machine("numbers"), working("docs"))),
     "new-jail-80x24": Scene((80, 24), jailed(), fleet(working("docs"))),
     "too-small": Scene((39, 9)),
     "narrow-40x10": Scene((40, 10)),

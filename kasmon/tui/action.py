@@ -20,6 +20,7 @@ class Where(StrEnum):
     TEXT = "while reading a terminal"
     FIND = "while searching"
     QUEUE = "on queued prompts"
+    SEARCH = "in the search of all sessions"
     TERMINAL = "in a terminal"
     EVERYWHERE = "everywhere"
 
@@ -37,6 +38,7 @@ class Group(StrEnum):
     INSIDE = "Inside a session"
     READING = "Reading what it said"
     QUEUE = "Prompts that wait"
+    SEARCH = "Searching all sessions"
     KASMON = "kasmon"
 
 
@@ -47,6 +49,8 @@ class Offered(Enum):
     ALWAYS = auto()
     SOMEWHERE = auto()
     """While there is a session, or a heading, to do it to."""
+    SESSIONS = auto()
+    """While there is a session at all, in the list or hidden by what the list is narrowed to."""
     RUNNING = auto()
     """To a session whose agent runs."""
     ENDED = auto()
@@ -59,6 +63,8 @@ class Offered(Enum):
     """To one for whom prompts wait."""
     AWAKE = auto()
     """To one whose sandbox can be put to sleep."""
+    PAUSABLE = auto()
+    """To one whose sandbox can be put to sleep with its memory on disk."""
     ASLEEP = auto()
     """To one whose sandbox sleeps."""
     KEEPING = auto()

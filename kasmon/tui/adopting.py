@@ -11,7 +11,7 @@ from textual.widget import Widget
 from kasmon.clean import clean_line
 from kasmon.errors import KasmonError
 from kasmon.model.candidate import Candidate
-from kasmon.model.text import Token
+from kasmon.model.text import Token, cells
 from kasmon.tui.dialog import Dialog
 from kasmon.tui.keys import Keys
 from kasmon.tui.look import Look, Span
@@ -20,6 +20,8 @@ from kasmon.tui.world import Adopt
 
 ROWS: Final = 12
 """So many panes are in sight at once."""
+TARGET_CELLS: Final = 28
+"""A longer name of a pane is cut."""
 NOTICED: Final = "Your tmux shows one more client then. Its sizes, names and options stay as they are."
 NONE: Final = "Your own tmux has no pane that is not watched already."
 
@@ -35,10 +37,13 @@ class PaneList(Widget, can_focus=True):
         self.look = look
         self.panes: tuple[Candidate, ...] = ()
         self.index = 0
+        self._target_cells = 0
 
     def put(self, panes: Sequence[Candidate]) -> None:
         """Offer these."""
         self.panes, self.index = tuple(panes), 0
+        longest = max((cells(clean_line(pane.target)) for pane in self.panes), default=0)
+        self._target_cells = min(longest, TARGET_CELLS)
         self.refresh(layout=True)
 
     @property
@@ -57,9 +62,10 @@ class PaneList(Widget, can_focus=True):
         if at >= len(self.panes):
             return Strip.blank(width, self.look.style("text", "raised"))
         pane, here = self.panes[at], at == self.index
+        target = clean_line(pane.target)
         left: list[Span] = [
             (self.look.mark("cursor") if here else " ", "accent"),
-            (f" {clean_line(pane.target)}", "text.bold" if here else "text"),
+            (f" {self.look.fit(target, min(self._target_cells, width * 2 // 5))}", "text.bold" if here else "text"),
             (f"  {pane.agent or pane.command}", "accent" if pane.agent else "soft"),
             (f"  {pane.title}", "faint"),
         ]
@@ -97,14 +103,19 @@ class Adopting(Dialog):
         yield self.said
 
     def on_mount(self) -> None:
-        arrows, enter = ("↑ ↓", "⏎") if self.look.utf8 else ("up down", "enter")
-        self.offer((arrows, "choose"), (enter, "watch it"), ("esc", "close"))
+        self._offer_keys()
         self.begin(self.list)
+
+    def _offer_keys(self) -> None:
+        arrows, enter = ("↑ ↓", "⏎") if self.look.utf8 else ("up down", "enter")
+        choosing = ((arrows, "choose"), (enter, "watch it")) if self.list.panes else ()
+        self.offer(*choosing, ("esc", "close"))
 
     def offer_panes(self, panes: Iterable[Candidate]) -> None:
         """Offer these panes, as far as they can be watched; they come a moment later than the dialog."""
         self.list.put([pane for pane in panes if not pane.adopted and not pane.is_dead])
         self.said.say(("", Token.TEXT), (NOTICED if self.list.panes else NONE, Token.FAINT))
+        self._offer_keys()
 
     def nothing(self, error: KasmonError) -> None:
         """There is no tmux to look at."""

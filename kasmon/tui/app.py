@@ -11,14 +11,14 @@ import locale
 from collections.abc import Callable, Iterable, Iterator
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, cast
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal
 
 from textual import events
 from textual.app import App, ComposeResult
 from textual.command import CommandPalette, Provider
 from textual.filter import LineFilter, Monochrome
 
-from kasmon.clean import clean_line
+from kasmon.clean import clean_block
 from kasmon.model.command import Answer, Mode, Prompt, Requeue, Run
 from kasmon.model.fleet import Fleet
 from kasmon.model.permission import SessionId
@@ -43,18 +43,24 @@ from kasmon.tui.messages import (
     ConfinedWanted,
     DiffWanted,
     FilesWanted,
+    FolderNamed,
+    HitOpened,
     InboxLeft,
     NewAgentWanted,
     PlaceChanged,
     PromptEntered,
     SandboxDeed,
     SandboxLooked,
+    SearchLeft,
+    SearchWanted,
     SessionOpened,
 )
 from kasmon.tui.notices import Toast, shortened, toasts
 from kasmon.tui.order import difference
 from kasmon.tui.overlay import Overlay
 from kasmon.tui.safety import NoColours, NothingActs, log_crash
+from kasmon.tui.searching import Searching
+from kasmon.tui.shapes import PlainShapes
 from kasmon.tui.shelf import Shelf
 from kasmon.tui.taste import Taste
 from kasmon.tui.theme import DEFAULT
@@ -125,6 +131,7 @@ class Kasmon(App[None], inherit_bindings=False):
         self.inbox = Inbox(self)
         self.waves = Waves(self)
         self.inside = Inside(self)
+        self.searching = Searching(self)
         self.calls = Calls(self)
         self.wishes = Wishes(self)
         self.crash = ""
@@ -132,6 +139,7 @@ class Kasmon(App[None], inherit_bindings=False):
         self.desk = Desk(self.look, self.clock, self.inside.make)
         self._filters: list[LineFilter] = [each for each in self._filters if not isinstance(each, Monochrome)]
         self._filters += [NothingActs(), *([NoColours()] if self.no_color else [])]
+        self._filters += [] if self.utf8 else [PlainShapes()]
         self._first_fleet = fleet
         self.has_fleet = False
         self._last_key_at = self.clock.ticking()
@@ -177,6 +185,7 @@ class Kasmon(App[None], inherit_bindings=False):
         if self.world is not None:
             self.run_worker(self.waves.follow(), group="plans")
             self.run_worker(self._follow_collisions(), group="radar")
+            self.run_worker(self.world.keep_searchable(), group="search-index")
 
     def _prepare(self) -> None:
         """In a thread: what a dialog would otherwise have to wait for."""
@@ -292,6 +301,8 @@ class Kasmon(App[None], inherit_bindings=False):
         told = toasts(before, others) if self.has_fleet else []
         if self.has_fleet:
             self.calls.take(before, change)
+        if not fleet.sessions and not self.has_fleet:
+            self.run_worker(self._welcome(), group="welcome")
         self.has_fleet = True
         self.desk.take(fleet, change)
         if self.desk.focused_inside and self.desk.preview.session is None:
@@ -306,18 +317,23 @@ class Kasmon(App[None], inherit_bindings=False):
         self.inbox.tell()
         self.offer_keys()
 
+    async def _welcome(self) -> None:
+        """Somebody opens an empty kasmon: say what can be started here."""
+        if self.world is not None:
+            self.desk.table.offer(await self.world.offers())
+
     def _toast(self, told: Iterable[Toast]) -> None:
         if not self.settings.toasts:
             return
         if any(isinstance(screen, Overlay) for screen in self.screen_stack):
             return  # nothing lies over a card or a dialog; the list says it, and the bell did
-        for toast in shortened(told):
-            if toast.state != "asking" or not self.list_has_keys:
-                self.notify(toast.text, title=toast.title, severity=toast.severity, markup=False)
+        rises = self.list_has_keys  # what is asked is on a card in a moment
+        for toast in shortened(toast for toast in told if toast.state != "asking" or not rises):
+            self.notify(toast.text, title=toast.title, severity=toast.severity, markup=False)
 
     def say(self, text: str, *, severity: Literal["information", "warning", "error"] = "information") -> None:
-        """A short word to the person."""
-        self.notify(clean_line(text), severity=severity, markup=False)
+        """A short word to the person; what to do next may stand on a line of its own."""
+        self.notify(clean_block(text), severity=severity, markup=False)
 
     def palette_sessions(self) -> Iterator[tuple[SessionId, str, str]]:
         """Id, name and state of every session, those that need a person first."""
@@ -325,8 +341,12 @@ class Kasmon(App[None], inherit_bindings=False):
             said = "".join(text for text, _ in news(session, self.clock.now()))
             yield session.id, session_label(session, session.id), f"{state_name(session)}  {said}"
 
+    @property
+    def is_palette_open(self) -> bool:
+        return any(isinstance(screen, CommandPalette) for screen in self.screen_stack)
+
     def action_command_palette(self) -> None:
-        if not CommandPalette.is_open(cast("App[object]", self)):
+        if not self.is_palette_open:
             self.push_screen(CommandPalette(placeholder="An action, or a session's name", id="--command-palette"))
 
     # Wishes.
@@ -403,6 +423,18 @@ class Kasmon(App[None], inherit_bindings=False):
         self.waves.close()
         self.call_later(self.inside.enter, message.session)
 
+    def on_search_wanted(self, message: SearchWanted) -> None:
+        message.stop()
+        self.searching.look_for(message.words)
+
+    def on_hit_opened(self, message: HitOpened) -> None:
+        message.stop()
+        self.searching.go_to(message.hit)
+
+    def on_search_left(self, message: SearchLeft) -> None:
+        message.stop()
+        self.searching.close()
+
     def on_prompt_entered(self, message: PromptEntered) -> None:
         message.stop()
         wish: Prompt | Requeue = Prompt(text=message.text, when="idle" if message.later else "now")
@@ -417,6 +449,10 @@ class Kasmon(App[None], inherit_bindings=False):
     def on_confined_wanted(self, message: ConfinedWanted) -> None:
         message.stop()
         self.deeds.tell_confined(message)
+
+    def on_folder_named(self, message: FolderNamed) -> None:
+        message.stop()
+        self.deeds.tell_folder(message.folder)
 
     def on_sandbox_deed(self, message: SandboxDeed) -> None:
         message.stop()
@@ -446,7 +482,8 @@ class Kasmon(App[None], inherit_bindings=False):
         if place is Where.PROMPT and shown_inside is not None and shown_inside.mode is Mode.INTERPRETER:
             wheres.add(Where.CODE)
         rows = [row for row in ACTIONS if row.where in wheres and not (Where.CODE in wheres and row.id in NO_CODE)]
-        rows = [row for row in rows if is_offered(row.offered, session, bool(desk.table.items))]
+        is_somewhere, has_sessions = bool(desk.table.items), bool(self.fleet.sessions)
+        rows = [row for row in rows if is_offered(row.offered, session, is_somewhere, has_sessions)]
         reads = place in (Where.LIST, Where.READING, Where.QUEUE)
         shown = self.keys.shown if reads else self.keys.shown_while_writing
         desk.key_bar.offered = offers(rows, [shown(row.id, self.utf8) for row in rows])
@@ -456,4 +493,4 @@ class Kasmon(App[None], inherit_bindings=False):
 def _is_utf8(settings: Settings) -> bool:
     if settings.ascii != "auto":
         return settings.ascii == "no"
-    return locale.getpreferredencoding(False).lower().replace("-", "") == "utf8"
+    return locale.getencoding().lower().replace("-", "") == "utf8"

@@ -12,7 +12,7 @@ from kasmon.tui.ask_pick import row_count
 from kasmon.tui.ask_text import note_of
 from kasmon.tui.ask_words import BLANK, CardState, Doing
 from kasmon.tui.keys import Keys
-from kasmon.tui.lines import DrawnLine, side_by_side
+from kasmon.tui.lines import DrawnLine, pressing, side_by_side
 from kasmon.tui.look import Look, Span, width_of
 
 TOO_LONG: Final = "its rule is too long for this window"
@@ -28,14 +28,14 @@ def choice_lines(state: CardState, look: Look, keys: Keys, width: int, brief: bo
             says = f"deny, and deny from now on in {state.reach}: {state.sheet.rule()}"
             many = f"deny these {len(state.together) - len(state.left_out)}" if state.together else "deny"
             label = says if state.saying is Decision.NEVER else many
-            return [*_long_offer(look, "⏎", label, True, width), DrawnLine(_offer(look, "esc", "go back", True).left)]
+            return [*_long_offer(look, _enter(look), label, True, width, pressing("enter")), _way_back(look, "go back")]
         case Doing.WORDING:
-            ways = [_offer(look, "⏎", "mark it", True), DrawnLine(_offer(look, "esc", "go back", True).left)]
+            ways = [_offer(look, _enter(look), "mark it", True, pressing("enter")), _way_back(look, "go back")]
             return [*_options(state, look, keys, width, brief), BLANK, *ways]
         case Doing.EDITING:
-            return [DrawnLine(_offer(look, "esc", "look at it, then allow or drop it", True).left)]
+            return [_way_back(look, "look at it, then allow or drop it")]
         case Doing.SPELLING:
-            return [DrawnLine(_offer(look, "esc", "go back; nothing is answered", True).left, gauge)]
+            return [msgspec.structs.replace(_way_back(look, "go back; nothing is answered"), right=gauge)]
         case Doing.OVER:
             more = "the next request" if state.waiting else "back to the list"
             line = _offer(look, keys.shown("request_on", look.utf8), more, state.armed, "request_on")
@@ -61,7 +61,7 @@ def _decisions(state: CardState, look: Look, keys: Keys, width: int, brief: bool
         why = "kasmon cannot answer this one: the agent asks in its own terminal."
         return [
             *(DrawnLine(((f" {row}", "soft"),)) for row in _wrapped(why, width - 1)),
-            _offer(look, "⏎" if look.utf8 else "enter", "go there", state.armed, "enter"),
+            _offer(look, _enter(look), "go there", state.armed, "enter"),
         ]
     approve = state.armed and state.read
     words = {AskKind.PLAN: "Approve the plan", AskKind.AUTH: "I have signed in"}
@@ -79,7 +79,7 @@ def _decisions(state: CardState, look: Look, keys: Keys, width: int, brief: bool
     if Decision.EDIT in request.choices and request.input:
         row.append(_offer(look, keys.shown("edit"), "Edit, then allow", approve, "edit"))
     if state.is_elsewhere:
-        row.append(_offer(look, "⏎" if look.utf8 else "enter", "Answer it there", state.armed, "enter"))
+        row.append(_offer(look, _enter(look), "Answer it there", state.armed, "enter"))
     later = "Later" if not request.later else "Stays set aside"
     row.append(_offer(look, keys.shown("later"), later, state.armed, "later"))
     return [*lines, *side_by_side(row, width)]
@@ -184,3 +184,11 @@ def _box(look: Look, picked: bool, *, many: bool = False) -> str:
 def _offer(look: Look, key: str, label: str, live: bool, action: str = "") -> DrawnLine:
     roles = ("accent.bold", "text") if live else ("faint", "faint")
     return DrawnLine(((f" {key} ", roles[0]), (f" {label}", roles[1])), action=action)
+
+
+def _way_back(look: Look, label: str) -> DrawnLine:
+    return _offer(look, "esc", label, True, pressing("esc"))
+
+
+def _enter(look: Look) -> str:
+    return "⏎" if look.utf8 else "enter"

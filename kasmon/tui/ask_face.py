@@ -6,6 +6,7 @@ from typing import Any, TypeAlias
 import msgspec
 from textual.app import ComposeResult
 from textual.containers import Vertical
+from textual.geometry import Size
 from textual.message import Message
 from textual.timer import Timer
 
@@ -115,6 +116,11 @@ class AskFace(Vertical):
             if laid.fits:
                 break
         return laid
+
+    def _expect_room(self) -> None:
+        """Before there was a layout: have the text drawn for the room it will get. So the first picture is right."""
+        if not self.body.size:
+            self.body.expect(Size(self._room(self._state, False)[0], self._laid().body_rows))
 
     def _read_again(self) -> None:
         self.body.read(self._rows)

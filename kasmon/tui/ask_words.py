@@ -18,7 +18,7 @@ from kasmon.tui.ask_text import Sheet
 from kasmon.tui.key import shown_key
 from kasmon.tui.keys import ACTIONS, Keys
 from kasmon.tui.lines import DrawnLine
-from kasmon.tui.look import KIND_WORDS, Look, Span, age, mode_word, session_label, wave_place
+from kasmon.tui.look import KIND_WORDS, LEAST_FOLDER, Look, Span, age, mode_word, session_label, wave_place, width_of
 from kasmon.tui.meter import can
 
 BLANK: Final = DrawnLine()
@@ -112,15 +112,22 @@ def head_lines(state: CardState, look: Look, now: float, width: int) -> list[Dra
     dot = f" {look.mark('dot')} "
     kind = f" {look.state_glyph('asking')} {KIND_WORDS[request.kind]} "
     many = f"{state.place} of {state.waiting} " if state.waiting > 1 else ""
-    who: list[str] = []
+    who, folder = "", ""
     if session is not None:
-        who = [session.agent, mode_word(session), wave_place(session), session.workdir]
+        known = (session.agent, mode_word(session), wave_place(session))
+        who, folder = "  " + dot.join(clean_line(part) for part in known if part), clean_line(session.workdir)
     since = age(now - request.asked_at)
-    first = DrawnLine(
-        ((kind, "state-asking.solid.bold"), ("  ", "text"), (session_label(session, request.session), "text.bold"),
-         ("  " + dot.join(clean_line(part) for part in who if part), "soft")),
-        ((many, "accent.bold"), (f"asked {since} ago " if width >= NARROW else f"{since} ", "faint")),
-    )  # fmt: skip
+    left: list[Span] = [
+        (kind, "state-asking.solid.bold"),
+        ("  ", "text"),
+        (session_label(session, request.session), "text.bold"),
+        (who, "soft"),
+    ]
+    right: list[Span] = [(many, "accent.bold"), (f"asked {since} ago " if width >= NARROW else f"{since} ", "faint")]
+    room = width - width_of(left) - width_of(right) - len(dot) - 2
+    if folder and room >= LEAST_FOLDER:
+        left.append((f"{dot}{look.cut_folder(folder, room)}", "soft"))
+    first = DrawnLine(tuple(left), tuple(right))
     title, tool = state.sheet.title(), state.sheet.tool()
     lead: list[Span] = [(" ", "text")]
     if tool:

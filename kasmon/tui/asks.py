@@ -24,6 +24,7 @@ from kasmon.tui.ask_words import CHOOSING, CardState, Doing
 from kasmon.tui.asking import Asked, place_in, turn
 from kasmon.tui.clock import Clock
 from kasmon.tui.keys import Keys
+from kasmon.tui.lines import press
 from kasmon.tui.look import Look
 from kasmon.tui.messages import ActionWanted, CardLeft, SessionOpened
 
@@ -135,6 +136,8 @@ class AskCard(AskVoice):
     def on_action_wanted(self, message: ActionWanted) -> None:
         """A click on one of the card's lines: it counts like its key."""
         message.stop()
+        if press(self.app, message.action):
+            return
         if message.action == "close":
             self._back()
         elif self.is_armed and self._writing is None:
@@ -231,8 +234,11 @@ class AskCard(AskVoice):
         self._edited = self._draft = None
         self._state = self._fresh(request)
         self.body.dim(False)
+        self._expect_room()
         self.body.read(self._rows)
         self._change(read=self.body.seen_end, below=self.body.below)
+        self._expect_room()
+        self._put(below=self.body.below)
         self.tell(self.Turned())
 
     def _over(self) -> None:

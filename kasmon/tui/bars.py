@@ -6,6 +6,7 @@ from typing import Final
 import msgspec
 from rich.cells import cell_len
 from textual import events
+from textual.geometry import Region
 from textual.reactive import reactive
 from textual.strip import Strip
 from textual.widget import Widget
@@ -15,10 +16,11 @@ from kasmon.model.fleet import Totals
 from kasmon.model.session import Session
 from kasmon.model.state import ALIVE, ATTENTION, SessionState
 from kasmon.tui.action import Action, Offered
-from kasmon.tui.confined import can_sleep
+from kasmon.tui.confined import can_pause, can_sleep
 from kasmon.tui.look import Look, Span, count, money, width_of
 from kasmon.tui.messages import ActionWanted, StateClicked
 from kasmon.tui.meter import can
+from kasmon.tui.paint import Brush
 
 LOUD: Final = frozenset({"asking", "lost", "crashed"})
 """States whose names stand out."""
@@ -37,6 +39,12 @@ class LineWidget(Widget):
     def __init__(self, look: Look, *, id: str | None = None, classes: str | None = None) -> None:  # noqa: A002 - Textual's name
         super().__init__(id=id, classes=classes)
         self.look = look
+        self._brush = Brush()
+
+    def redraw(self) -> None:
+        """Draw it anew, and nothing else: by Textual's own way all that stands between two lines is drawn with them."""
+        if self.is_attached and self.size:
+            self._brush.paint(self, [Region(0, 0, self.size.width, 1)])
 
     def dress(self, look: Look) -> None:
         """Draw with *look* from now on."""
@@ -62,11 +70,14 @@ class Counted(msgspec.Struct, frozen=True):
 class TopBar(LineWidget):
     """The fleet in one line: how many are in which state, tokens, cost."""
 
-    counted: reactive[Counted | None] = reactive(None)
+    counted: reactive[Counted | None] = reactive(None, repaint=False)
     _first = 0
     """The cell where the states begin."""
     _placed: Sequence[tuple[str, int]] = ()
     """Each state, and how many cells it takes."""
+
+    def watch_counted(self) -> None:
+        self.redraw()
 
     def line(self, width: int) -> Strip:
         left: list[Span] = [(" kasmon ", "accent.bold"), (" ", "text")]
@@ -154,7 +165,7 @@ class Offer(msgspec.Struct, frozen=True):
     label: str
 
 
-def is_offered(when: Offered, session: Session | None, is_somewhere: bool) -> bool:
+def is_offered(when: Offered, session: Session | None, is_somewhere: bool, has_sessions: bool) -> bool:
     """Whether the line at the bottom offers it while the cursor is on *session*, or on nothing at all."""
     match when:
         case Offered.NEVER:
@@ -163,11 +174,13 @@ def is_offered(when: Offered, session: Session | None, is_somewhere: bool) -> bo
             return True
         case Offered.SOMEWHERE:
             return is_somewhere
+        case Offered.SESSIONS:
+            return has_sessions
     if session is None:
         return False
     if when is Offered.QUEUED:
         return session.queue > 0
-    if when in (Offered.AWAKE, Offered.ASLEEP, Offered.KEEPING, Offered.SANDBOXED):
+    if when in (Offered.AWAKE, Offered.PAUSABLE, Offered.ASLEEP, Offered.KEEPING, Offered.SANDBOXED):
         return _is_offered_in_sandbox(when, session)
     runs = session.state in ALIVE
     if when is Offered.INTERRUPTIBLE:
@@ -185,6 +198,8 @@ def _is_offered_in_sandbox(when: Offered, session: Session) -> bool:
         return False
     if when is Offered.KEEPING:
         return session.mode is Mode.INTERPRETER
+    if when is Offered.PAUSABLE:
+        return can_pause(session)
     return can_sleep(session) if when is Offered.AWAKE else housing.is_asleep
 
 

@@ -7,6 +7,7 @@ It tells a new widget its size only if its map of the screen does not hold the w
 have put it there before (`Compositor.full_map`): a transcript stayed blank until the window changed its size.
 """
 
+from textual import events
 from textual.geometry import Size
 from textual.screen import Screen
 from textual.widget import Widget
@@ -14,7 +15,23 @@ from textual.widget import Widget
 from kasmon.tui.thrift import Plain
 
 
-class Board(Plain, Screen[None]):
+class DrawnWhole:
+    """A screen that is drawn whole after its window has changed, also where it is as large as before.
+
+    Textual gathers sizes: a window that was small for a moment has lost what it showed, and nothing would be drawn.
+    """
+
+    _drawn_for: Size | None = None
+
+    async def _on_resize(self, event: events.Resize) -> None:
+        """Called beside Textual's own of this name."""
+        assert isinstance(self, Screen)
+        if event.size == self._drawn_for:
+            self.refresh(layout=True)
+        self._drawn_for = event.size
+
+
+class Board(DrawnWhole, Plain, Screen[None]):
     """Textual's screen; what waits for a repaint is repainted, and every widget is told its first size."""
 
     _told: frozenset[Widget] = frozenset()

@@ -36,8 +36,10 @@ class BufferView(Widget, can_focus=True):
             super().__init__()
             self.link = link
 
-    def __init__(self, buffer: Buffer, look: Look, up: int = 0) -> None:
+    def __init__(self, buffer: Buffer, look: Look, up: int = 0, at: Spot | None = None) -> None:
         super().__init__()
+        self._begins = at
+        """Where the cursor is first, in the middle; None: at the end."""
         self.buffer, self.look = buffer, look
         self.cursor = self.begun_at = Spot(max(len(buffer.lines) - 1, 0), 0)
         self.selects = False
@@ -50,6 +52,9 @@ class BufferView(Widget, can_focus=True):
 
     def on_resize(self) -> None:
         self.buffer.wrap(self.size.width)
+        if self._begins is not None:
+            self.cursor, self._begins, self._at_end = self._begins, None, False
+            self.top = max(self._row - self.size.height // 2, 0)
         if self._at_end:
             self.top = max(len(self.buffer.rows) - self.size.height - self._up, 0)
             if self._up:

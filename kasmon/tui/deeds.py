@@ -89,8 +89,20 @@ class Deeds(SelectedDeeds, ReadingDeeds, SandboxDeeds):
 
     async def _offer(self, dialog: "NewSession") -> None:
         world = self.app.world
-        dialog.offer_agents(await world.offers() if world is not None else ())
+        if world is not None:
+            dialog.offer_sandboxes(await world.sandboxes())
+        dialog.offer_agents(await world.offers(self.app.settings.workdir) if world is not None else ())
         dialog.offer_machines(await world.machines() if world is not None else ())
+
+    def tell_folder(self, folder: str) -> None:
+        self.app.run_worker(self._tell_folder(folder), group="folder", exclusive=True)
+
+    async def _tell_folder(self, folder: str) -> None:
+        from kasmon.tui.new_session import NewSession
+
+        dialog = self.app.screen
+        if self.app.world is not None and isinstance(dialog, NewSession):
+            dialog.tell_folder(await self.app.world.folder_notice(folder))
 
     def adopt(self) -> None:
         """The dialog is there at once; the panes come when they are known."""
@@ -123,6 +135,9 @@ class Deeds(SelectedDeeds, ReadingDeeds, SandboxDeeds):
 
     def board(self) -> None:
         self.app.waves.open()
+
+    def search(self) -> None:
+        self.app.searching.open()
 
     # The view.
 

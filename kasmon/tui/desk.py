@@ -5,6 +5,7 @@ from typing import Final
 import msgspec
 from textual import events
 from textual.app import ComposeResult
+from textual.geometry import Size
 from textual.strip import Strip
 from textual.widget import Widget
 
@@ -48,7 +49,7 @@ class TooSmall(Widget):
         width = self.size.width
         lines = (
             f"kasmon needs {LEAST_WIDTH} x {LEAST_HEIGHT} cells;",
-            f"this is {self.app.size.width} x {self.app.size.height}.",
+            f"this is {width} x {self.size.height}.",
         )
         return self.look.strip([(lines[y] if y < len(lines) else "", "text")], width)
 
@@ -70,6 +71,8 @@ class Desk(PlainContainer):
         self.small = TooSmall(look)
         self.side = PlainVertical(id="side")
         self.preview_wanted = True
+        self.has_nobody = False
+        """There is no session: nothing to look at, and the list says how to begin."""
         self.pinned: SessionId | None = None
         self.focused_inside = False
         self._kept_focus: Widget | None = None
@@ -106,13 +109,16 @@ class Desk(PlainContainer):
         self._count()
         self._tell_filter()
         self._preview_selected()
+        if self.has_nobody is bool(fleet.sessions):
+            self.has_nobody = not fleet.sessions
+            self._lay_out()
         self._share_room()
 
     def tick(self) -> None:
         """A second passed."""
         self.table.tick()
         self._count()
-        self.preview.head.refresh()
+        self.preview.head.tick()
         self._share_room()
 
     def look_at(self, view: View) -> None:
@@ -201,11 +207,17 @@ class Desk(PlainContainer):
     def on_resize(self, event: events.Resize) -> None:
         self._lay_out()
 
+    @property
+    def _room(self) -> Size:
+        """What it was given. While a window changes, the app knows of a later size, of which nobody may ever hear."""
+        return self.size or self.app.size
+
     def _lay_out(self) -> None:
-        width, height = self.app.size
+        width, height = self._room
         self._be_too_small(width < LEAST_WIDTH or height < LEAST_HEIGHT)
         self.set_class(width >= BESIDE_WIDTH, "-beside")
-        self.set_class(not self.preview_wanted or (height < 16 and width < BESIDE_WIDTH), "-no-preview")
+        has_room = height >= 16 or width >= BESIDE_WIDTH
+        self.set_class(self.has_nobody or not (self.preview_wanted and has_room), "-no-preview")
         self.set_class(self.focused_inside, "-inside")
         self.set_class(self.focused_inside and isinstance(self.preview.inside, TerminalInside), "-terminal")
         self._rows_given = -1
@@ -223,7 +235,7 @@ class Desk(PlainContainer):
 
     def _share_room(self) -> None:
         """Below each other, the list gets what it needs, and at most half."""
-        room = self.app.size.height - 2
+        room = self._room.height - 2
         beside = self.has_class("-beside") or self.has_class("-no-preview")
         needed = len(self.table.items) + 1 if self.table.items else len(self.table.nothing()) + 2
         needed += self.filter_bar.has_class("-shown")

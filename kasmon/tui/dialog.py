@@ -16,16 +16,16 @@ from textual.strip import Strip
 from textual.widget import Widget
 from textual.widgets import Static
 
-from kasmon.clean import clean_line
 from kasmon.errors import KasmonError
 from kasmon.model.text import Token
 from kasmon.tui.bars import Banner, Notice
 from kasmon.tui.keys import Keys
-from kasmon.tui.lines import DrawnLine, Lines
+from kasmon.tui.lines import DrawnLine, Lines, key_line, press, pressing
 from kasmon.tui.look import Look, Span
-from kasmon.tui.messages import CommandWanted
+from kasmon.tui.messages import ActionWanted, CommandWanted
 from kasmon.tui.overlay import Overlay
 from kasmon.tui.reader import Sentences
+from kasmon.tui.sentence import sentence
 from kasmon.tui.world import Wanted
 
 ROOMY_ROWS: Final = 28
@@ -68,11 +68,13 @@ class Dialog(Overlay):
         return ()
 
     def offer(self, *offers: tuple[str, str]) -> None:
-        """Show these keys and what they do at the foot."""
-        spans: list[Span] = []
-        for key, label in offers:
-            spans += [("   " if spans else "", "text"), (f" {key} ", "accent.bold"), (label, "soft")]
-        self.foot.say(DrawnLine(), DrawnLine(tuple(spans)))
+        """Show these keys and what they do at the foot; a click on one presses it."""
+        keys = ((key, label, pressing(key)) for key, label in offers)
+        self.foot.say(DrawnLine(), key_line(keys, (" ", "text"), gap=4))
+
+    def on_action_wanted(self, message: ActionWanted) -> None:
+        if press(self.app, message.action):
+            message.stop()
 
     def want(self, wanted: Wanted) -> None:
         """Ask for *wanted*; `done` or `refused` comes back."""
@@ -92,7 +94,7 @@ class Dialog(Overlay):
         self.complain(error.message, error.hint)
 
     def complain(self, problem: str, hint: str = "") -> None:
-        said = [(clean_line(problem), Token.ERROR), *([(clean_line(hint), Token.NOTICE)] if hint else [])]
+        said = [(sentence(problem), Token.ERROR), *([(sentence(hint), Token.NOTICE)] if hint else [])]
         self.problem.say(("", Token.NOTICE), *said)
 
     def notice(self, notice: Notice | None) -> None:
@@ -167,10 +169,12 @@ class Choice(Widget, can_focus=True):
         super().__init__(id=id, classes="choice")
         self.look = look
         self.options, self.chosen = tuple(options), chosen
+        self.off: frozenset[str] = frozenset()
+        """Those that cannot be had: they can be chosen to see why, and whoever offers them says it."""
 
-    def put(self, options: Sequence[str], chosen: int = 0) -> None:
-        """Offer other words."""
-        self.options, self.chosen = tuple(options), chosen
+    def put(self, options: Sequence[str], chosen: int = 0, off: Iterable[str] = ()) -> None:
+        """Offer other words, of which those *off* cannot be had."""
+        self.options, self.chosen, self.off = tuple(options), chosen, frozenset(off)
         self.refresh(layout=True)
 
     @property
@@ -197,7 +201,9 @@ class Choice(Widget, can_focus=True):
         for number, (row, _, _) in enumerate(self._placed(self.size.width)):
             if row == y:
                 here = number == self.chosen
+                is_off = self.options[number] in self.off
                 role = ("accent.solid.bold" if self.has_focus else "accent.bold") if here else "soft"
+                role = "faint" if is_off and not here else role
                 mark = self.look.mark("cursor") if here and not self.has_focus else " "
                 spans += [(f"{mark}{self.options[number]} ", role), (" ", "text")]
         return self.look.strip(spans, self.size.width, "background")

@@ -39,7 +39,7 @@ class Message(Dialog):
         super().__init__(look, keys)
         self.sessions, self.draft = tuple(sessions), draft
         self.title_text = self._title()
-        self.names = Reader(look, self._names, margin=1)
+        self.names = Reader(look, self._names, margin=1, id="names")
         self.when = Choice(look, tuple(WHEN), id="when")
 
     def inside(self) -> Iterable[Widget]:
@@ -55,9 +55,17 @@ class Message(Dialog):
         )
         self.begin(self.query_one("#message", TextBox))
 
+    def on_key(self, event: events.Key) -> None:
+        if event.key == "enter" and self.focused is self.when:
+            event.stop()
+            self._send()
+
     def on_text_box_submitted(self, event: TextBox.Submitted) -> None:
         event.stop()
-        text = event.box.text
+        self._send()
+
+    def _send(self) -> None:
+        text = self.query_one("#message", TextBox).text
         if not text.strip():
             return
         prompt = Prompt(text=text, when=WHEN.get(self.when.value, "now"), anyway=self.when.value == ANYWAY)

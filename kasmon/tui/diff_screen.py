@@ -3,6 +3,7 @@
 from collections.abc import Callable, Sequence
 from typing import Final
 
+import msgspec
 from textual import events
 from textual.app import ComposeResult
 from textual.containers import Container
@@ -12,7 +13,7 @@ from kasmon.model.changes import NARROW, FileChange, beside, unified
 from kasmon.model.text import Line
 from kasmon.tui.action import Where
 from kasmon.tui.keys import Keys
-from kasmon.tui.lines import DrawnLine, Lines
+from kasmon.tui.lines import DrawnLine, Lines, key_line
 from kasmon.tui.look import Look, Span
 from kasmon.tui.messages import ActionWanted
 from kasmon.tui.overlay import Overlay
@@ -150,11 +151,9 @@ class DiffScreen(Overlay):
         if self.size.width >= NARROW:
             words.append(("toggle", "one column" if self.wants_two else "two columns"))
         words.append(("stop_reading", "back"))
-        left: list[Span] = []
-        for action, word in words:
-            left += [("  ", "text"), (f"{self.keys.shown(action, self.look.utf8)} ", "accent.bold"), (word, "soft")]
+        keys = ((self.keys.shown(action, self.look.utf8), word, action) for action, word in words)
         place = f"{self.at + 1} of {len(self.files)} "
-        return DrawnLine(tuple(left), ((place, "soft"),))
+        return msgspec.structs.replace(key_line(keys, (" ", "text")), right=((place, "soft"),))
 
 
 def _signs(added: int, removed: int) -> tuple[Span, ...]:

@@ -24,6 +24,7 @@ from textual._xterm_parser import XTermParser
 from textual.drivers.linux_driver import LinuxDriver
 
 from kasmon.tui import guard
+from kasmon.tui.output import Output
 from kasmon.tui.parser import KeyParser
 
 if TYPE_CHECKING:
@@ -67,9 +68,7 @@ class TapDriver(LinuxDriver):
         self._wake_read, wake = os.pipe()
         self.exit_event = _WakingEvent(wake)
         if isinstance(self._file, io.TextIOWrapper):
-            self._file.reconfigure(
-                errors="replace"
-            )  # a cell stays a cell where the terminal's encoding has no such letter
+            self._file = Output(self._file)  # type: ignore[assignment]  # Textual's thread only writes and flushes
 
     def open_tap(self, tap: "Tap") -> None:
         """From the next read on stdin's bytes are *tap*'s. Call it, and later `close_tap`, on the app's loop."""

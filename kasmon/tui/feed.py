@@ -33,6 +33,11 @@ class Told:
         """What there is to show: all of it, or its end as long as the rest is being read."""
         return self._end or self.transcript
 
+    @property
+    def is_whole(self) -> bool:
+        """Whether all of a long story is read."""
+        return self._end is None
+
     def take(self, heard: Heard) -> None:
         """File what was heard."""
         if isinstance(heard, Written):

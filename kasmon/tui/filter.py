@@ -20,17 +20,26 @@ if TYPE_CHECKING:
 
 
 class FilterWords(LineWidget):
-    """What is being filtered by, when nobody is writing it."""
+    """What is being filtered by; while that is written, only what stands before it."""
 
     text = ""
+    is_written = False
     shown = (0, 0)
     way_out = ""
 
     def line(self, width: int) -> "Strip":
+        if self.is_written:
+            return self.look.strip([(" /", "accent.bold")], width, "surface")
         left: list[Span] = [(" / ", "accent.bold"), (clean_line(self.text), "text.bold")]
         left += [(f"   {self.shown[0]} of {self.shown[1]}", "soft"), ("   ", "text")]
         left += [(self.way_out, "accent.bold"), (" shows all" if self.way_out else "", "faint")]
         return self.look.strip(left, width, "surface")
+
+    def write(self, is_written: bool) -> None:
+        """Leave the room to the box, or take it again."""
+        self.is_written = is_written
+        self.set_class(is_written, "-written")
+        self.refresh()
 
     def on_click(self) -> None:
         self.post_message(ActionWanted("filter"))
@@ -62,7 +71,7 @@ class FilterBar(Horizontal):
             self._keys, self._left = keys, asyncio.Event()
             self.box = _box(self.words.text, keys)
             self.mount(self.box)
-            self.words.display = False
+            self.words.write(True)
             self.add_class("-shown")
         self.screen.set_focus(self.box)  # now: the next key may be there already
 
@@ -76,7 +85,7 @@ class FilterBar(Horizontal):
         if self.box is not None:
             self.box.remove()
             self.box = None
-        self.words.display = True
+        self.words.write(False)
         self.set_class(bool(self.words.text), "-shown")
 
 

@@ -7,12 +7,14 @@ still for a second after each key, so that no row jumps away under a person's ha
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
+from rich.cells import cell_len
 from textual import events
 from textual.geometry import Region, Size
 from textual.scroll_view import ScrollView
 from textual.strip import Strip
 from textual.widget import Widget
 
+from kasmon.config.profile import Offer
 from kasmon.model.attention import next_pressing, pressing, waiting_peers
 from kasmon.model.command import Mode
 from kasmon.model.fleet import Fleet
@@ -20,11 +22,11 @@ from kasmon.model.permission import SessionId
 from kasmon.model.radar import Collides
 from kasmon.model.session import Session
 from kasmon.tui.clock import Clock
-from kasmon.tui.confined import is_broken
+from kasmon.tui.confined import badge_cells, is_broken
 from kasmon.tui.keys import Keys
 from kasmon.tui.look import Look, Span
 from kasmon.tui.messages import SessionOpened, SessionSelected, SortWanted
-from kasmon.tui.nothing import nothing_lines
+from kasmon.tui.nothing import fitted, nothing_lines
 from kasmon.tui.order import Arranger, Change, Heading, Item, Row, View, difference
 from kasmon.tui.paint import Brush, runs
 from kasmon.tui.row import Column, Line, column_at, columns, header, heading, moments, row
@@ -74,6 +76,8 @@ class SessionTable(ScrollView, can_focus=True):
         self.collisions: Mapping[SessionId, Collides] = {}
         self.columns: tuple[Column, ...] = ()
         self.keys = Keys()
+        self.offers: Sequence[Offer] | None = None
+        """The agents that can be started here; None while nobody knows, or nobody asked."""
         self.last_key_at = float("-inf")
         self._is_chosen = False
         """Somebody put the cursor where it is; before that it stays on the first line, wherever the rows go."""
@@ -103,6 +107,11 @@ class SessionTable(ScrollView, can_focus=True):
 
     def session(self, wanted: SessionId) -> Session | None:
         return self._arranger.sessions.get(wanted)
+
+    def offer(self, offers: Sequence[Offer]) -> None:
+        """Say in an empty list that these agents can be started here."""
+        self.offers = offers
+        self.refresh()
 
     def shown(self) -> list[Session]:
         """The sessions of the list as it stands, filtered and in order."""
@@ -234,13 +243,14 @@ class SessionTable(ScrollView, can_focus=True):
         """These sessions change what others change; all others do not."""
         before, self.collisions = self.collisions, collisions
         changed = {s for s in before.keys() | collisions.keys() if before.get(s) != collisions.get(s)}
-        if bool(before) != bool(collisions):
+        if changed:
             self._measure()
         self._refresh_rows(changed)
 
     def pin(self, wanted: SessionId | None) -> None:
         """Mark this session as the one that the preview keeps."""
         self.pinned = wanted
+        self._measure()
         self.refresh()
 
     # Drawing.
@@ -277,7 +287,8 @@ class SessionTable(ScrollView, can_focus=True):
 
     def nothing(self) -> Sequence[Sequence[Span]]:
         """What stands in the list while it is empty."""
-        return nothing_lines(self.view.filter, self.keys, self.look.utf8)
+        lines = nothing_lines(self.view.filter, self.keys, self.look.utf8, self.offers)
+        return fitted(lines, self.size.height - 1)
 
     def _empty_line(self, y: int, width: int) -> Strip:
         lines = () if self.items else self.nothing()
@@ -308,15 +319,23 @@ class SessionTable(ScrollView, can_focus=True):
     # Inside.
 
     def _measure(self) -> None:
-        longest = max((len(session.name) for session in self._arranger.sessions.values()), default=8)
-        depth = max((item.depth for item in self.items if isinstance(item, Row)), default=0)
         sessions = self._arranger.sessions.values()
-        marks = 2 * (bool(self.pinned) + bool(self.collisions) + any(is_broken(session) for session in sessions))
-        self._names_width = longest + 2 * depth + marks
+        self._names_width = max(map(self._name_cells, sessions), default=8)
+        for item in self.items:
+            if isinstance(item, Row) and item.depth and (child := self.session(item.session)) is not None:
+                self._names_width = max(self._names_width, self._name_cells(child) + 2 * item.depth)
         interpreters = (len(session.agent) for session in sessions if session.mode is Mode.INTERPRETER)
-        before, self.columns = self.columns, columns(self.size.width, self._names_width, max(interpreters, default=0))
+        longest_agent, longest_mode = max(interpreters, default=0), max(map(badge_cells, sessions), default=0)
+        before = self.columns
+        has_waves = any(session.wave is not None for session in sessions)
+        self.columns = columns(self.size.width, self._names_width, longest_agent, longest_mode, has_waves=has_waves)
         if self.columns != before and self.header is not None:
             self.header.refresh()
+
+    def _name_cells(self, session: Session) -> int:
+        """How wide its name is with the marks behind it; most names are ASCII, and there may be thousands of them."""
+        name, marks = session.name, is_broken(session) + (session.id in self.collisions) + (session.id == self.pinned)
+        return (len(name) if name.isascii() else cell_len(name)) + 2 * marks
 
     def _keep_selected(self, top: int) -> None:
         """Find the selected line again where the rows are another; the view moves with it unless it shows the top."""

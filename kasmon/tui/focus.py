@@ -3,6 +3,7 @@
 import time
 from typing import ClassVar, Final
 
+from rich.cells import cell_len
 from rich.text import Text
 from textual import events
 from textual.app import ComposeResult
@@ -50,21 +51,35 @@ class FocusBar(Widget):
         super().__init__()
         self._leave = leave
 
-    def render(self) -> Text:
+    @property
+    def _parts(self) -> list[tuple[str, str]]:
+        """What stands there, and what it is."""
         parts = [
             (self.label, "name"),
             (self.lost or (ENDED if self.ended else ""), "lost"),
             (_waiting(self.waiting), "waiting"),
             (self.scrolled, ""),
-            (f"{self._leave.name} leaves", ""),
-            ("Shift+Home searches, copies" if self.scrolled else "Shift+PgUp scrolls back", ""),
+            (f"{self._leave.name} leaves", "leave"),
+            ("Shift+Home searches, copies" if self.scrolled else "Shift+PgUp scrolls back", "read"),
         ]
+        return [(words, part) for words, part in parts if words]
+
+    def render(self) -> Text:
         line = Text(no_wrap=True, overflow="ellipsis", end="")
-        for words, part in parts:
-            if words:
-                line.append(" · " if line else " ")
-                line.append(words, self.get_component_rich_style(f"focus-bar--{part}", partial=True) if part else None)
+        for words, part in self._parts:
+            styled = f"focus-bar--{part}" in self.COMPONENT_CLASSES
+            line.append(" · " if line else " ")
+            line.append(words, self.get_component_rich_style(f"focus-bar--{part}", partial=True) if styled else None)
         return line
+
+    def part_at(self, x: int) -> str:
+        """What stands at cell *x*; empty for nothing that a click could mean."""
+        end = 1
+        for words, part in self._parts:
+            start, end = end, end + cell_len(words) + len(" · ")
+            if start <= x < end - len(" · "):
+                return part
+        return ""
 
 
 class FocusView(TerminalInside):
@@ -250,9 +265,16 @@ class FocusView(TerminalInside):
             self.leave()
 
     def on_click(self, event: events.Click) -> None:
-        if event.widget is self.bar and self.waiting:
-            event.stop()
-            self.post_message(self.WaitingClicked())
+        if event.widget is not self.bar:
+            return
+        event.stop()
+        match self.bar.part_at(event.x):
+            case "leave":
+                self.leave()
+            case "read":
+                self._read_key_pressed()
+            case _ if self.waiting:
+                self.post_message(self.WaitingClicked())
 
     def on_key(self, event: events.Key) -> None:
         """Where there is no tap: what Textual made of the key, as bytes."""

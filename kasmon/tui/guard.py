@@ -93,7 +93,7 @@ def run_guarded(
         lifeline, _life = map(int, os.environ.pop(LIFELINE).split(","))
         os.set_inheritable(lifeline, False)
         os.set_inheritable(_life, False)
-        return child()
+        return _leave(child())
     if not os.isatty(0):
         return child()
     saved = _modes()
@@ -108,7 +108,7 @@ def run_guarded(
         lifeline, _life = reader, life
         if anew:
             _start_again(reader, life, [*again] or sys.orig_argv[1:], variables)
-        sys.exit(child())
+        return _leave(child())
     os.close(reader)
     os.close(life)
     for number in _IGNORED:
@@ -120,6 +120,14 @@ def run_guarded(
     code = _afterwards(_wait(pid), saved)
     os.close(writer)
     return code
+
+
+def _leave(code: int) -> int:
+    """End this process without Python's own end, in which no thread of ours could end one that hangs in a library."""
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(OSError, ValueError):
+            stream.flush()
+    os._exit(code)
 
 
 def wake() -> None:

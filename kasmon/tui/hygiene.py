@@ -1,10 +1,12 @@
 """How the dashboard ends when it is told to, or loses its terminal or its guard: always with a clean terminal.
 
 Textual 8.2 restores the terminal after its own exit and after SIGINT only; and it spins for ever on a terminal that is
-gone (textual#6690).
+gone (textual#6690). A signal is heard by a thread that does nothing else: a loop that stands still (in a lock, before a
+terminal that takes nothing) keeps nobody from ending the process.
 """
 
 import asyncio
+import contextlib
 import os
 import signal
 import stat
@@ -34,26 +36,49 @@ def keep_clean(app: App[Any]) -> None:
     if not isinstance(driver, TapDriver):
         return
     loop = asyncio.get_running_loop()
-    gone = 128 + signal.SIGHUP
+    told, tell = os.pipe()
+    os.set_blocking(tell, False)
 
     def end(code: int) -> None:
-        if driver.gone or driver.is_hung_up():
-            driver.gone = True
+        if driver.gone:
             _write_nowhere()
-        limit_s = LAST_RESORT_GONE_S if driver.gone else LAST_RESORT_S
-        threading.Thread(target=_end_anyway, args=(code, limit_s), daemon=True, name="last-resort").start()
         app.exit(return_code=code)
+
+    def hear() -> None:
+        code = _next_end(told)
+        driver.gone = driver.gone or driver.is_hung_up()
+        with contextlib.suppress(RuntimeError):  # the loop is closed: it ends already
+            loop.call_soon_threadsafe(end, code)
+        threading.Event().wait(LAST_RESORT_GONE_S if driver.gone else LAST_RESORT_S)
+        os._exit(code)  # what hangs at the end must not keep the process
+
+    def note(number: int, frame: object = None) -> None:
+        with contextlib.suppress(BlockingIOError):  # full: it has been told often enough
+            os.write(tell, bytes((number,)))
+
+    def end_without_terminal() -> None:
+        note(signal.SIGHUP)
 
     def look() -> None:
         if driver.is_hung_up():
             driver.hang_up()
 
+    threading.Thread(target=hear, daemon=True, name="hears signals").start()
     for number in SIGNALS:
-        loop.add_signal_handler(number, end, 128 + number)
-    driver.on_hangup = lambda: end(gone)
+        signal.signal(number, note)
+    signal.set_wakeup_fd(tell, warn_on_full_buffer=False)  # noted at once, also where this thread runs no Python
+    driver.on_hangup = end_without_terminal
     app.set_interval(LOOK_S, look)
     if guard.lifeline is not None:
-        loop.add_reader(guard.lifeline, _unguarded, loop, guard.lifeline, lambda: end(gone))
+        loop.add_reader(guard.lifeline, _unguarded, loop, guard.lifeline, end_without_terminal)
+
+
+def _next_end(told: int) -> int:
+    """The exit code for the next signal on the pipe *told* that is to end the process; others pass by. Blocks."""
+    while True:
+        for number in os.read(told, 64):
+            if number in SIGNALS:
+                return 128 + number
 
 
 def _unguarded(loop: asyncio.AbstractEventLoop, lifeline: int, end: Any) -> None:
@@ -69,9 +94,3 @@ def _write_nowhere() -> None:
         if stat.S_ISCHR(os.fstat(stream).st_mode):
             os.dup2(nowhere, stream)
     os.close(nowhere)
-
-
-def _end_anyway(code: int, limit_s: float) -> None:
-    """What hangs at the end (a queue to a terminal that takes nothing) must not keep the process."""
-    threading.Event().wait(limit_s)
-    os._exit(code)

@@ -144,7 +144,8 @@ class Inbox:
             inside.waiting = waiting if inside.is_live else 0
             notice = None if inside.is_live else notice
         above = [each for each in app.screen_stack[1:] if isinstance(each, Overlay) and each.carries_notice]
-        app.desk.banner.notice = None if above else notice
+        if above or not app.is_palette_open:  # under the palette nothing moves
+            app.desk.banner.notice = None if above else notice
         for screen in above:
             screen.notice(notice if screen is above[-1] else None)
 

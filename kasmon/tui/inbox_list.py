@@ -27,6 +27,8 @@ WORDED: Final = 56
 """From so many cells on a kind has its word."""
 NAMING_AGENTS: Final = 76
 """From so many on the agent is named."""
+GAP: Final = "  "
+"""Between two columns, as in the list of sessions."""
 NAMES: Final = (8, 20)
 """The least and the most cells for a session's name."""
 
@@ -96,14 +98,14 @@ class InboxList(ScrollView, can_focus=False):
             (look.mark("cursor") if here else " ", "accent"),
             (f"{self._box(row)} ", "accent.bold" if ask.id in self._marked else "soft"),
             (kind, "state-asking.bold" if loud else "faint"),
-            (" ", "text"),
+            (GAP, "text"),
             (look.fit(row.name, self._name_cells(width)), "text.bold" if loud else "soft"),
-            (" ", "text"),
+            (GAP, "text"),
         ]
         if not row.waits:  # who answered, whole
             return [*left, (row.outcome, "info")], []
         if width >= NAMING_AGENTS:
-            left += [(look.fit(row.agent, 9), "soft"), (" ", "text")]
+            left += [(look.fit(row.agent, 9), "soft"), (GAP, "text")]
         right: list[Span] = [(f"{age(self.clock.now() - ask.asked_at):>4} ", "faint")]
         if row.crowd:
             is_like = ask.id in self._like

@@ -53,6 +53,7 @@ class InboxScreen(Overlay):
         self.list = InboxList(look, clock)
         self.middle = Container(self.list, id="inbox-middle")
         self.nothing = Sentences(look, id="inbox-nothing")
+        self.nothing.ground = "background"
         self.bar = KeyBar(look, id="inbox-keys")
 
     def compose(self) -> ComposeResult:
@@ -117,6 +118,7 @@ class InboxScreen(Overlay):
         self.list.show(self.rows.shown, self.cursor, self.marks, self._like())
         self.head.say(head_line(self.rows.shown, len(self.marks), self.word))
         self.nothing.display = self.card is None
+        self.list.display = bool(self.rows.shown)
         self.nothing.say(*(NOT_YET if self.rows.waiting else NOTHING))
         self.bar.offered = bar(self.keys, self.look, has_card=self.card is not None, in_request=self.in_request)
 

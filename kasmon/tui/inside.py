@@ -22,6 +22,7 @@ from kasmon.tui.keys import DETACHES
 from kasmon.tui.lines import Lines
 from kasmon.tui.look import Look, session_label
 from kasmon.tui.preview import TerminalInside
+from kasmon.tui.sentence import what_failed
 from kasmon.tui.world import Facts, Tell, Wanted
 
 if TYPE_CHECKING:
@@ -226,7 +227,7 @@ class Inside:
         try:
             lines = await app.world.printed(session.id)
         except KasmonError as error:
-            app.say(f"{error.message} {error.hint}", severity="error")
+            app.say(what_failed(error), severity="error")
             return
         if len(app.screen_stack) == 1:  # nobody opened anything else meanwhile
             name = clean_line(session.name)
@@ -253,6 +254,8 @@ class Inside:
                 await asyncio.sleep(0)  # keys come first
             else:
                 view.show(told.shown)
+                if told.is_whole:
+                    view.go_on_seeking()
 
     async def _sit_down(self, session: SessionId) -> None:
         from kasmon.tui.attach import attached  # seldom needed
@@ -264,5 +267,5 @@ class Inside:
             is_own = seen is not None and bool(seen.adopted)
             await attached(self.app, argv if is_own else greeted(argv, HOW_TO_COME_BACK))
         except KasmonError as error:
-            self.app.say(f"{error.message} {error.hint}", severity="error")
+            self.app.say(what_failed(error), severity="error")
         self.app.hold_still()

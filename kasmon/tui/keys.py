@@ -5,6 +5,7 @@ the keys of its row (`[keys] next = "tab"`). To add a key: a row in here and an 
 """
 
 from collections.abc import Iterable, Mapping
+from difflib import get_close_matches
 from typing import Final
 
 import msgspec
@@ -16,7 +17,7 @@ from kasmon.tui.key import is_key, shown_key, textual_key, writes
 
 _LIST, _CARD, _ALL, _BOX, _FILTER = Where.LIST, Where.CARD, Where.EVERYWHERE, Where.PROMPT, Where.FILTER
 _READ, _FIND, _QUEUE, _INBOX, _TEXT = Where.READING, Where.FIND, Where.QUEUE, Where.INBOX, Where.TEXT
-_BOARD, _CODE, _SANDBOX = Where.BOARD, Where.CODE, Where.SANDBOX
+_BOARD, _CODE, _SANDBOX, _SEARCH = Where.BOARD, Where.CODE, Where.SANDBOX, Where.SEARCH
 
 DETACHES: Final = "ctrl+]"
 """What comes back from `attach`: the key that kasmon's tmux server detaches by."""
@@ -51,6 +52,7 @@ ACTIONS: Final = (
         "freeze", ("z",), "freeze", "Put its sandbox to sleep; its memory is held", _LIST, Group.SANDBOX, Offered.AWAKE
     ),
     Action("wake", ("u",), "resume", "Let its sandbox go on", _LIST, Group.SANDBOX, Offered.ASLEEP),
+    Action("pause_box", ("P",), "pause", "Put its sandbox to sleep on disk", _LIST, Group.SANDBOX, Offered.PAUSABLE),
     Action("keep", ("s",), "checkpoint", "Keep its sandbox as it is now", _LIST, Group.SANDBOX, Offered.KEEPING),
     Action("fork", ("f",), "fork", "Another sandbox that begins where this one is", _LIST, Group.SANDBOX),
     Action(
@@ -79,25 +81,31 @@ ACTIONS: Final = (
     Action("box_diff", ("D", "enter"), "diff", "What this turn changed", _SANDBOX, Group.SANDBOX),
     Action("box_restore", ("r",), "restore", "Back to this checkpoint; asks first", _SANDBOX, Group.SANDBOX),
     Action("box_fork", ("f",), "fork", "Another sandbox that begins there", _SANDBOX, Group.SANDBOX),
+    Action("box_fork_now", ("F",), "fork now", "Another that begins as it is now", _SANDBOX, Group.SANDBOX),
     Action("box_replay", ("p",), "replay", "Run in a new sandbox all that ran until there", _SANDBOX, Group.SANDBOX),
     Action("box_allow", ("a",), "allow", "Let it reach the host that was refused; asks first", _SANDBOX, Group.SANDBOX),
     Action("box_keep", ("s",), "checkpoint", "Keep it as it is now", _SANDBOX, Group.SANDBOX),
     Action("box_freeze", ("z",), "freeze", "Put it to sleep", _SANDBOX, Group.SANDBOX),
+    Action("box_pause", ("P",), "pause", "Put it to sleep on disk", _SANDBOX, Group.SANDBOX),
     Action("box_wake", ("u",), "resume", "Let it go on", _SANDBOX, Group.SANDBOX),
     Action("leave_box", ("escape", "q"), "leave", "Back to the list", _SANDBOX, Group.SANDBOX),
     Action("restart", ("R",), "restart", "Start an ended session again", _LIST, Group.SESSION, Offered.ENDED),
     Action("move", ("V",), "move", "Go on in a terminal, or structured; asks first", _LIST, Group.SESSION),
     Action("explain", (), "explain", "Why it is in its state: who says what, its last changes", _LIST, Group.SESSION),
+    Action("export", (), "export", "Write all of it into a Markdown file", _LIST, Group.SESSION),
     Action("rename", ("r",), "rename", "Give it another name", _LIST, Group.SESSION),
     Action("forget", ("X",), "forget", "Take an ended session off the list", _LIST, Group.SESSION, Offered.ENDED),
     Action("diff", ("D",), "diff", "The last change it made", _LIST, Group.SESSION),
     Action("broadcast", ("M",), "broadcast", "Send every session in the list a prompt", _LIST, Group.FLEET),
     Action(
-        "filter", ("/",), "filter", "By words, state:asking, wave:2, sandbox:jail", _LIST, Group.VIEW, Offered.ALWAYS
+        "filter", ("/",), "filter", "By words, state:asking, wave:2, sandbox:jail", _LIST, Group.VIEW, Offered.SESSIONS
     ),
     Action("show_all", ("escape",), "show all", "Without the filter again", _LIST, Group.VIEW),
     Action("filter_keep", ("enter", "down", "up"), "keep", "Keep it", _FILTER, Group.VIEW, Offered.ALWAYS),
     Action("filter_drop", ("escape",), "show all", "Show all again", _FILTER, Group.VIEW, Offered.ALWAYS),
+    Action(
+        "search", ("ctrl+f", "f7"), "search", "Search all that was said and printed, in every session", _ALL, Group.VIEW
+    ),
     Action("sort", ("S",), "sort", "Next order: attention, name, agent, since, cost, wave", _LIST, Group.VIEW),
     Action("waves", ("W",), "waves", "Group by wave, or not", _LIST, Group.VIEW),
     Action(
@@ -226,6 +234,12 @@ ACTIONS: Final = (
     Action("queue_change", ("enter", "e"), "change", "Change what it says", _QUEUE, Group.QUEUE, Offered.ALWAYS),
     Action("queue_drop", ("d", "delete"), "take back", "Take it back", _QUEUE, Group.QUEUE, Offered.ALWAYS),
     Action("leave_queue", ("escape", "tab"), "back", "Back to the box", _QUEUE, Group.QUEUE, Offered.ALWAYS),
+    Action("search_down", ("down",), "down", "The place below", _SEARCH, Group.SEARCH),
+    Action("search_up", ("up",), "up", "The place above", _SEARCH, Group.SEARCH),
+    Action("search_page_down", ("pagedown",), "page down", "A page down", _SEARCH, Group.SEARCH),
+    Action("search_page_up", ("pageup",), "page up", "A page up", _SEARCH, Group.SEARCH),
+    Action("search_open", ("enter",), "open", "Go to that place", _SEARCH, Group.SEARCH),
+    Action("leave_search", ("escape",), "back", "Back to the list", _SEARCH, Group.SEARCH),
     Action("read_story", ("v",), "read", "Read and search what it said", _LIST, Group.SESSION),
     Action("configure", ("C", "f3"), "model", "Its model, and how much it asks", _ALL, Group.SESSION),
     Action("settings", ("comma",), "settings", "Themes, and where the config lies", _LIST, Group.KASMON),
@@ -265,6 +279,11 @@ class Keys(msgspec.Struct, frozen=True):
         return next((row for row in ACTIONS if row.where in where and key in self.of(row.id)), None)
 
 
+NEAR: Final = 12
+"""So many actions that are called nearly so are named where there is none of a name."""
+OTHERS: Final = "and others: `?` in the dashboard shows them"
+
+
 def chosen(wanted: Mapping[str, str | Iterable[str]], file: str = "config", text: str = "") -> Keys:
     """The keys that are in force under these rows of a config; *text* is its file's, to tell lines.
 
@@ -274,12 +293,12 @@ def chosen(wanted: Mapping[str, str | Iterable[str]], file: str = "config", text
 
     def wrong(action: str, why: str, allowed: Iterable[str] = ()) -> ConfigError:
         line = line_of(text, ("keys", action))
-        return ConfigError(file, why, line=line, key=f"keys.{action}", allowed=sorted(allowed))
+        return ConfigError(file, why, line=line, key=f"keys.{action}", allowed=list(allowed))
 
     put: dict[str, tuple[str, ...]] = {}
     for action, keys in wanted.items():
         if action not in ROWS:
-            raise wrong(action, "no such action", ROWS)
+            raise wrong(action, "no such action", [*sorted(get_close_matches(action, ROWS, NEAR, 0.0)), OTHERS])
         put[action] = (keys,) if isinstance(keys, str) else tuple(keys)
         for key in put[action]:
             if not is_key(key):

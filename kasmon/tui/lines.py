@@ -1,9 +1,11 @@
 """A few lines that draw themselves from spans; each may do something when clicked."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from typing import Any, Final
 
 import msgspec
 from textual import events
+from textual.app import App
 from textual.geometry import Size
 from textual.reactive import reactive
 from textual.strip import Strip
@@ -11,6 +13,10 @@ from textual.widget import Widget
 
 from kasmon.tui.look import Ground, Look, Span, width_of
 from kasmon.tui.messages import ActionWanted
+
+PRESSES: Final = "press "
+"""Begins the action that presses a key; its name, as Textual has it, follows."""
+SHOWN: Final = {"⏎": "enter", "esc": "escape"}
 
 
 class DrawnLine(msgspec.Struct, frozen=True):
@@ -43,12 +49,37 @@ def side_by_side(lines: Sequence[DrawnLine], width: int, gap: int = 4) -> list[D
     return [*rows, DrawnLine(tuple(left), spots=tuple(spots))]
 
 
+def pressing(key: str) -> str:
+    """The action that presses *key*, named as it is shown; empty where that is more than one."""
+    return "" if " " in key else f"{PRESSES}{SHOWN.get(key, key)}"
+
+
+def press(app: App[Any], action: str) -> bool:
+    """Press the key that *action* is to press; False if it is to do something else.
+
+    It comes from *app*, as keys do: what one widget sends goes no further up than to the parent of another.
+    """
+    if action.startswith(PRESSES):
+        app.call_later(app.simulate_key, action.removeprefix(PRESSES))
+    return action.startswith(PRESSES)
+
+
+def key_line(offers: Iterable[tuple[str, str, str]], *lead: Span, gap: int = 2) -> DrawnLine:
+    """Behind *lead* each key, a word on what it does, and what a click on either means, so many cells apart."""
+    left, spots = list(lead), list[tuple[int, int, str]]()
+    for key, word, action in offers:
+        left += [(" " * gap, "text")] if spots else []
+        spots.append((width_of(left), width_of([(f"{key} {word}", "")]), action))
+        left += [(f"{key} ", "accent.bold"), (word, "soft")]
+    return DrawnLine(tuple(left), spots=tuple(spots))
+
+
 class Lines(Widget):
     """As many lines as it is given."""
 
     DEFAULT_CSS = "Lines { height: auto; width: 1fr; }"
     ALLOW_SELECT = False
-    drawn: reactive[tuple[DrawnLine, ...]] = reactive((), layout=True)
+    drawn: reactive[tuple[DrawnLine, ...]] = reactive(())
 
     def __init__(self, look: Look, ground: Ground = "raised", *, id: str | None = None) -> None:  # noqa: A002 - Textual's name
         super().__init__(id=id)
@@ -57,6 +88,10 @@ class Lines(Widget):
     def say(self, *lines: DrawnLine | Sequence[Span]) -> None:
         """Show these lines."""
         self.drawn = tuple(line if isinstance(line, DrawnLine) else DrawnLine(tuple(line)) for line in lines)
+
+    def watch_drawn(self, before: tuple[DrawnLine, ...], drawn: tuple[DrawnLine, ...]) -> None:
+        if len(before) != len(drawn):
+            self.refresh(layout=True)
 
     def get_content_height(self, container: Size, viewport: Size, width: int) -> int:
         return len(self.drawn)

@@ -2,7 +2,7 @@
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -13,6 +13,7 @@ from kasmon.errors import ConfigError, KasmonError, SessionNotFoundError
 from kasmon.host.wire import FromTerminal
 from kasmon.model.candidate import Candidate
 from kasmon.model.command import Mode
+from kasmon.model.event import Event
 from kasmon.model.fleet import Fleet
 from kasmon.model.permission import SessionId
 from kasmon.model.radar import Collides, summed
@@ -23,16 +24,20 @@ from kasmon.supervisor.orphans import Adopter
 from kasmon.supervisor.watch import FleetWatch
 from kasmon.tui.hosts import TerminalHost
 from kasmon.tui.tail import follow
-from kasmon.tui.world import Confined, Heard, Settings, Wanted
+from kasmon.tui.world import Confined, Heard, Recorded, Sandboxes, Settings, Wanted
 
 if TYPE_CHECKING:
     from kasmon.supervisor.plans.boards import Board
     from kasmon.supervisor.sandbox_past import SandboxPast
+    from kasmon.supervisor.search import Found
+    from kasmon.supervisor.search_keep import SearchKeeper
     from kasmon.tui.live_wishes import LiveWishes
 
 SHORTEST_SECRET: Final = 6
 """A shorter value of a variable would hide half of every card."""
 RECONCILE_S: Final = 1.0
+PREPARED_S: Final = 0.05
+"""So long at most a fleet with a new request waits for what its card needs: a file system may not answer."""
 
 
 class LiveWorld:
@@ -46,6 +51,9 @@ class LiveWorld:
         self._config, self._config_text = Config(), ""
         self._wishes: LiveWishes | None = None
         self._adopter = Adopter(places)
+        self._cards: dict[SessionId, tuple[str, tuple[str, ...]]] = {}
+        """Of each session that asked: its project, and the values that must not stand on a card."""
+        self._searcher: SearchKeeper | None = None
 
     def first(self) -> Fleet:
         """The fleet now, read at once: for the first frame, before there is a loop to block."""
@@ -63,12 +71,38 @@ class LiveWorld:
         async for fleet in self.watch.changes():
             self._fleet = fleet
             self._adopter.look(fleet.sessions)
+            if new := [session for session in fleet.sessions if session.asks and session.id not in self._cards]:
+                await asyncio.wait([asyncio.create_task(self._prepare_cards(new))], timeout=PREPARED_S)
             yield fleet
 
+    async def _prepare_cards(self, sessions: Sequence[Session]) -> None:
+        """Read what a card of each needs before the dashboard hears that it asks: then it is busy, and threads wait."""
+
+        def read() -> dict[SessionId, tuple[str, tuple[str, ...]]]:
+            return {each.id: (_project(each), _values(self.places.environment(each.id))) for each in sessions}
+
+        self._cards |= await asyncio.to_thread(read)
+
+    async def keep_searchable(self) -> None:
+        """From now on keep the index by which searches are quick, while this dashboard is the one that does."""
+        module = await asyncio.to_thread(import_module, "kasmon.supervisor.search_keep")
+        self._searcher = module.SearchKeeper(self.places, lambda: self._fleet.sessions, lambda: self.watch.is_writer)
+        self._searcher.start()
+
     async def boards(self) -> AsyncIterator[tuple["Board", ...]]:
+        if not await asyncio.to_thread(self._may_have_plans):
+            yield ()
+        while not await asyncio.to_thread(self._may_have_plans):  # noqa: ASYNC110 - files are what it waits for
+            await asyncio.sleep(RECONCILE_S)
         module = await asyncio.to_thread(import_module, "kasmon.supervisor.plans.boards")
         async for boards in module.Boards(self.places, lambda: self._fleet, lambda: self._config).changes():
             yield boards
+
+    def _may_have_plans(self) -> bool:
+        """Whether one was ever begun, or lies in a folder of the config; half a megabyte is loaded for them then."""
+        with contextlib.suppress(OSError):
+            return bool(self._config.plans.folders) or any(self.places.plans.iterdir())
+        return False
 
     async def settings(self) -> AsyncIterator[Settings]:
         settings = Settings()
@@ -86,7 +120,7 @@ class LiveWorld:
 
     async def wish(self, wanted: Wanted, /) -> str:
         if self._wishes is None:
-            await asyncio.to_thread(import_module, "kasmon.tui.live_wishes")  # with every verb: 15 ms
+            await _loaded("kasmon.tui.live_wishes")  # with every verb: 15 ms
         return await self._wisher().carry_out(wanted)
 
     def _wisher(self) -> "LiveWishes":
@@ -95,15 +129,28 @@ class LiveWorld:
         self._wishes = self._wishes or LiveWishes(self.places, lambda: self._config, lambda: self._fleet)
         return self._wishes
 
-    async def offers(self) -> Sequence[Offer]:
+    async def offers(self, folder: str = "", /) -> Sequence[Offer]:
+        await _loaded("kasmon.tui.live_sandbox")
         from kasmon.tui.live_sandbox import offered
 
-        return await asyncio.to_thread(offered, self._config)
+        return await asyncio.to_thread(offered, self.places, self._config, folder)
 
-    async def confined(self, agent: str, mode: Mode | None, workdir: str, /) -> Confined:
+    async def folder_notice(self, folder: str, /) -> str:
+        from kasmon.supervisor.local_config import in_folder  # seldom wanted
+
+        return (await asyncio.to_thread(in_folder, self.places, self._config, folder)).notice
+
+    async def sandboxes(self) -> Sandboxes:
+        await _loaded("kasmon.tui.live_sandbox")
+        from kasmon.tui.live_sandbox import may_be
+
+        return await asyncio.to_thread(may_be, self.places, self._config)
+
+    async def confined(self, agent: str, mode: Mode | None, workdir: str, tier: str, /) -> Confined:
+        await _loaded("kasmon.tui.live_sandbox")
         from kasmon.tui.live_sandbox import confined
 
-        return await asyncio.to_thread(confined, self.places, self._config, agent, mode, workdir)
+        return await asyncio.to_thread(confined, self.places, self._config, agent, mode, workdir, tier)
 
     async def machines(self) -> Sequence[str]:
         from kasmon.supervisor.machines import known  # seldom wanted
@@ -125,6 +172,23 @@ class LiveWorld:
 
         return await printed(self.places, self._session(session), 0, ansi=True)
 
+    async def search(self, words: str, /) -> AsyncGenerator["Found", None]:
+        from kasmon.tui.live_search import found  # seldom wanted
+
+        async with contextlib.aclosing(found(self.places, self._fleet, words)) as there:
+            async for each in there:
+                yield each
+
+    async def recorded(self, session: SessionId, line: int | None, at: float, /) -> Recorded:
+        from kasmon.tui.live_search import recorded
+
+        return await asyncio.to_thread(recorded, self.places, session, line, at)
+
+    async def fact(self, session: SessionId, place: int, /) -> Event | None:
+        from kasmon.tui.live_search import fact
+
+        return await asyncio.to_thread(fact, self.places, session, place)
+
     async def explained(self, session: SessionId, /) -> Sequence[str]:
         from kasmon.supervisor.explain import explain  # seldom wanted
         from kasmon.supervisor.explained import lines
@@ -132,6 +196,7 @@ class LiveWorld:
         return lines(await explain(self.places, self._session(session)))
 
     async def collisions(self) -> AsyncIterator[Mapping[SessionId, Collides]]:
+        await _loaded("kasmon.supervisor.radar_watch")
         from kasmon.supervisor.radar_watch import sweeps  # not before the first frame
 
         async for sweep in sweeps(lambda: [s for s in self._fleet.sessions if s.exists and not s.adopted]):
@@ -162,13 +227,15 @@ class LiveWorld:
         return await live_sandbox.turn_diff(self.places, self._session(session), turn)
 
     async def secrets(self, session: SessionId, /) -> Sequence[str]:
+        if session in self._cards:
+            return self._cards[session][1]
         return await asyncio.to_thread(_values, self.places.environment(session))
 
     async def project(self, session: SessionId, /) -> str:
-        from kasmon.host.policy import project_of  # for a request that is looked at
-
+        if session in self._cards:
+            return self._cards[session][0]
         known = self._fleet.get(session)
-        return await asyncio.to_thread(project_of, known.workdir) if known is not None and known.workdir else ""
+        return await asyncio.to_thread(_project, known) if known is not None else ""
 
     async def attach_argv(self, session: SessionId, /) -> Sequence[str]:
         from kasmon.supervisor.verb import attach_argv  # seldom wanted
@@ -177,6 +244,8 @@ class LiveWorld:
 
     def close(self) -> None:
         """Bring the index up to date; agents and hosts go on."""
+        if self._searcher is not None:
+            self._searcher.close()
         self.watch.close()
 
     def _session(self, session: SessionId) -> Session:
@@ -233,6 +302,11 @@ def _stamp(places: Places) -> tuple[tuple[str, int, int], ...]:
     return tuple(found)
 
 
+async def _loaded(module: str) -> None:
+    """Load *module* in a thread, so that whoever imports it next holds nobody up."""
+    await asyncio.to_thread(import_module, module)
+
+
 async def _touched(folder: Path) -> AsyncIterator[None]:
     """Now, and whenever something in *folder* may have changed: at once where the system tells, else once a second."""
     yield
@@ -241,12 +315,20 @@ async def _touched(folder: Path) -> AsyncIterator[None]:
             await asyncio.sleep(RECONCILE_S)
             yield
             continue
+        await _loaded("watchfiles")
         from watchfiles import awatch  # 40 ms of imports that nobody needs before the first picture
 
         with contextlib.suppress(OSError, RuntimeError):
             async for _ in awatch(folder, step=50, debounce=100, rust_timeout=1000, yield_on_timeout=True):
                 yield
         await asyncio.sleep(RECONCILE_S)
+
+
+def _project(session: Session) -> str:
+    """The folder that counts as the session's project; empty where it has none."""
+    from kasmon.host.policy import project_of  # for a request that is looked at
+
+    return project_of(session.workdir) if session.workdir else ""
 
 
 def _values(path: Path) -> tuple[str, ...]:

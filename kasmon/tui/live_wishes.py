@@ -5,6 +5,7 @@ import contextlib
 import os
 from asyncio.subprocess import DEVNULL, PIPE
 from collections.abc import Callable
+from pathlib import Path
 from typing import Final
 
 from kasmon.config import Config
@@ -16,6 +17,7 @@ from kasmon.model.permission import SessionId
 from kasmon.model.session import Session
 from kasmon.paths import Places
 from kasmon.supervisor import verb
+from kasmon.supervisor.local_config import for_session
 from kasmon.tmux.clipboard import TAKE
 from kasmon.tui.browser import opened
 from kasmon.tui.look import RECEIPT_WORDS
@@ -25,6 +27,7 @@ from kasmon.tui.world import (
     Call,
     Copy,
     Create,
+    Export,
     Forget,
     ForkSandbox,
     KeepTheme,
@@ -70,13 +73,15 @@ class LiveWishes:
                     sandbox=wanted.sandbox,
                     agrees=wanted.agrees,
                 )
-                await verb.create(places, self._config(), new)
+                await verb.create(places, await self._config_in(wanted.workdir, wanted.agent), new)
             case Restart():
                 await verb.restart(places, self._session(wanted.session))
             case MoveTo():
                 from kasmon.supervisor.move import move  # seldom wanted
 
-                await move(places, self._config(), self._session(wanted.session), wanted.to)
+                session = self._session(wanted.session)
+                config = await self._config_in(session.workdir, session.agent)
+                await move(places, config, session, wanted.to)
             case Rename():
                 await verb.rename(places, self._session(wanted.session), wanted.name)
             case Forget():
@@ -84,7 +89,7 @@ class LiveWishes:
             case ForkSandbox():
                 from kasmon.tui import live_sandbox
 
-                await live_sandbox.fork(places, self._config(), self._session(wanted.session), wanted)
+                return await live_sandbox.fork(places, self._session(wanted.session), wanted)
             case ReplaySandbox():
                 from kasmon.tui import live_sandbox
 
@@ -101,11 +106,17 @@ class LiveWishes:
                 await adopt(places, wanted.pane, wanted.name)
             case Steer() | TakeEdit():
                 await asyncio.to_thread(self._decide, wanted)
+            case Export():
+                return await asyncio.to_thread(self._export, self._session(wanted.session))
             case Call():
                 await self._caller.call(wanted.alert, self._config().notify)
             case Tell():
                 return await self._tell(wanted)
         return ""
+
+    async def _config_in(self, folder: str, agent: str) -> Config:
+        """The config as it is in force for a session of *agent* in *folder*."""
+        return (await asyncio.to_thread(for_session, self._places, self._config(), folder, agent)).config
 
     async def _tell(self, wanted: Tell) -> str:
         session = self._session(wanted.session)
@@ -140,6 +151,12 @@ class LiveWishes:
 
             kept = await live_sandbox.forget(self._places, session)
         return verb.copy_stays(kept) if kept else ""
+
+    def _export(self, session: Session) -> str:
+        from kasmon.supervisor.export import as_markdown, write_beside  # seldom wanted
+
+        path = write_beside(Path.cwd(), session, as_markdown(self._places, session))
+        return f"{session.name} is written to {path}."
 
     def _decide(self, wanted: Steer | TakeEdit) -> None:
         from kasmon.supervisor.plans import acts  # with all that reads plans

@@ -44,6 +44,8 @@ MARKS: Final = {
     "proven": ("▣", "#"),
     "unproven": ("□", "?"),
     "breach": ("⊠", "X"),
+    "walled": ("◈", "*"),
+    "remote": ("◎", "@"),
 }
 
 RECEIPT_WORDS: Final = {
@@ -63,6 +65,8 @@ KIND_WORDS: Final = {
     AskKind.PLAN: "plan",
     AskKind.AUTH: "login",
 }
+LEAST_FOLDER: Final = 8
+"""A folder gets at least so many cells, or is left out."""
 
 
 class Look:
@@ -121,6 +125,12 @@ class Look:
         while shown and cell_len(shown) >= width:
             shown = shown[1:]
         return self.mark("more") + shown if width > 0 else ""
+
+    def cut_folder(self, path: str, width: int) -> str:
+        """The end of *path* in at most *width* cells, in whole names where one fits."""
+        shown = self.cut_left(path, width)
+        begins = shown.find("/", 1)
+        return self.mark("more") + shown[begins:] if shown != path and 0 < begins < len(shown) - 1 else shown
 
     def fit(self, text: str, width: int, right: bool = False) -> str:
         """*text* in exactly *width* cells."""

@@ -5,6 +5,7 @@ from textual.message import Message
 from kasmon.model.command import Mode, ReceiptId
 from kasmon.model.permission import RequestId, SessionId
 from kasmon.model.sandbox import Interpreter
+from kasmon.model.searched import Hit
 from kasmon.tui.order import Sort
 from kasmon.tui.world import Steer, Wanted
 
@@ -16,6 +17,26 @@ class CommandWanted(Message):
         super().__init__()
         self.wanted, self.token = wanted, token
         """*token* is the waiting dialog's own; the outcome comes back to the dialog that has it."""
+
+
+class SearchWanted(Message):
+    """All sessions are to be searched for these words, and no longer for others; for none where they are empty."""
+
+    def __init__(self, words: str) -> None:
+        super().__init__()
+        self.words = words
+
+
+class HitOpened(Message):
+    """Enter or a second click on a place that a search found."""
+
+    def __init__(self, hit: Hit) -> None:
+        super().__init__()
+        self.hit = hit
+
+
+class SearchLeft(Message):
+    """Nobody searches any more."""
 
 
 class SessionSelected(Message):
@@ -103,9 +124,17 @@ class CodeEntered(Message):
 class ConfinedWanted(Message):
     """What this agent's sandbox would get is to be told to the dialog that asks."""
 
-    def __init__(self, agent: str, mode: Mode | None, workdir: str) -> None:
+    def __init__(self, agent: str, mode: Mode | None, workdir: str, tier: str) -> None:
         super().__init__()
-        self.agent, self.mode, self.workdir = agent, mode, workdir
+        self.agent, self.mode, self.workdir, self.tier = agent, mode, workdir, tier
+
+
+class FolderNamed(Message):
+    """What there is to say of this folder is to be told to the dialog that asks."""
+
+    def __init__(self, folder: str) -> None:
+        super().__init__()
+        self.folder = folder
 
 
 class SandboxLooked(Message):

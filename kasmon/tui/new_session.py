@@ -1,9 +1,11 @@
 """The dialog for a new session: who works, how, confined or not, where, and at what first."""
 
+import re
 from collections.abc import Iterable, Sequence
 from typing import Final
 
 import msgspec
+from textual import events
 from textual.containers import Vertical
 from textual.widget import Widget
 from textual.widgets import Input
@@ -21,16 +23,14 @@ from kasmon.tui.dialog import Choice, Chosen, Dialog, Field
 from kasmon.tui.dialogs import Question, Sure
 from kasmon.tui.keys import Keys
 from kasmon.tui.look import Look
-from kasmon.tui.messages import ConfinedWanted
+from kasmon.tui.messages import ConfinedWanted, FolderNamed
 from kasmon.tui.prompt import TextBox
 from kasmon.tui.reader import Sentences
-from kasmon.tui.world import Confined, Create
+from kasmon.tui.sandbox_field import SandboxField
+from kasmon.tui.world import Confined, Create, Sandboxes
 
 MODES = {Mode.TMUX: "terminal", Mode.SDK: "structured", Mode.INTERPRETER: "interpreter"}
 NOBODY: Final = Offer(name="", modes=())
-INTERPRETERS: Final = (
-    "Persistent python, bash and node with shared files, in a folder of its own unless you write another."
-)
 
 
 class NewSession(Dialog):
@@ -45,13 +45,13 @@ class NewSession(Dialog):
         self.workdir, self.taken = workdir, frozenset(taken)
         self.agent = Choice(look, (), id="agent")
         self.folder = Line(workdir, id="folder")
+        self.brings = Sentences(look, id="brings")
         self.mode = Choice(look, (), id="mode")
-        self.sandbox = Choice(look, (), id="sandbox-choice")
-        self.gets = Sentences(look, id="gets")
-        self.sandbox_field = Field("Sandbox", Vertical(self.sandbox, self.gets))
-        self.sandbox_field.display = False
-        self.confined: Confined | None = None
-        """What its sandbox would get, once that is known."""
+        self.sandbox = SandboxField(look)
+        self.amount = Choice(look, (), id="size")
+        self.amount_field = Field("Size", self.amount)
+        self.hosts = Line(placeholder="nobody; hosts and npm, pypi, github, with commas", id="hosts")
+        self.hosts_field = Field("Reaches", self.hosts)
         self.why = Sentences(look, id="why")
         self.machine = Line(placeholder="this one", id="machine")
 
@@ -59,14 +59,24 @@ class NewSession(Dialog):
         yield Field("Name", Line(placeholder="fix-auth", id="name"))
         yield Field("Agent", Vertical(self.agent, self.why))
         yield Field("Mode", self.mode)
-        yield self.sandbox_field
-        yield Field("Folder", self.folder)
+        yield self.sandbox
+        yield self.amount_field
+        yield self.hosts_field
+        yield Field("Folder", Vertical(self.folder, self.brings))
         yield Field("First prompt", TextBox(self.keys, "Empty: it waits for you", id="first-prompt"))
         yield Field("Machine", self.machine)
 
     def on_mount(self) -> None:
         self.offer(("⏎" if self.look.utf8 else "enter", "start"), ("tab", "next field"), ("esc", "close"))
+        self._fit()
         self.begin(self.query_one("#name", Line))
+        self._name_folder()
+
+    def offer_sandboxes(self, may_be: Sandboxes) -> None:
+        """Offer to be confined so; told before the agents."""
+        self.sandbox.may_be = may_be
+        self.amount.put(may_be.sizes, may_be.sizes.index(may_be.size) if may_be.size in may_be.sizes else 0)
+        self.hosts.value = ", ".join(map(clean_line, may_be.hosts))
 
     def offer_agents(self, offers: Sequence[Offer]) -> None:
         """Offer these agents; they come a moment later than the dialog."""
@@ -88,41 +98,52 @@ class NewSession(Dialog):
 
     def on_chosen(self, message: Chosen) -> None:
         message.stop()
+        self._take_back()
         if message.choice is self.agent:
             self._offer_modes()
         elif message.choice is self.mode:
-            self._offer_sandboxes(self.sandbox.value)
-        elif message.choice is self.sandbox:
+            self._offer_sandboxes(self.sandbox.tier)
+        elif message.choice is self.sandbox.choice:
             self._tell_sandbox()
 
-    def tell_confined(self, confined: Confined | None, why_not: str = "") -> None:
-        """What the sandbox of what is chosen would get; None where it can have none, and *why_not*."""
-        self.confined = confined
-        if confined is None:
-            self.gets.say((clean_line(why_not), Token.ERROR))
-        elif self.sandbox.value == "jail":
-            self.gets.say(*((clean_line(line), Token.FAINT) for line in confined.lines))
+    def tell_confined(self, tier: str, confined: Confined | None, why_not: str = "") -> None:
+        """What a sandbox of *tier* would get; None where what is chosen can have none, and *why_not*."""
+        self.sandbox.tell(tier, confined, why_not)
+
+    def tell_folder(self, notice: str) -> None:
+        """Why what the folder brings along does not count; nothing where there is no need to say."""
+        self.brings.say(*([(clean_line(notice), Token.NOTICE)] if notice else []))
+
+    def on_input_blurred(self, event: Input.Blurred) -> None:
+        if event.input in (self.folder, self.machine):
+            self._name_folder()
+
+    def _name_folder(self) -> None:
+        """Have said what there is to say of the folder; of one on another machine there is nothing."""
+        self.brings.say()
+        if not self.machine.value.strip():
+            self.post_message(FolderNamed(self._folder))
 
     def _offer_modes(self) -> None:
         self.mode.put([MODES[mode] for mode in self._modes()])
         self._offer_sandboxes(self._offer.sandbox)
 
     def _offer_sandboxes(self, wanted: str) -> None:
-        jails, mode = self._offer.jails, self._mode
-        options = ["jail"] if mode is Mode.INTERPRETER else ["none", *(["jail"] if mode in jails else [])]
-        self.sandbox.put(options, options.index("jail") if wanted == "jail" and "jail" in options else 0)
-        self.sandbox.can_focus = len(options) > 1
-        self.sandbox_field.display = options != ["none"]
+        self.sandbox.offer(self._mode, self._offer.confines, wanted)
         self._tell_sandbox()
 
     def _tell_sandbox(self) -> None:
         """Say what the sandbox gets; whoever knows is asked."""
-        self.confined = None
-        self.gets.say()
-        if self._mode is Mode.INTERPRETER:
-            self.gets.say((INTERPRETERS, Token.FAINT))
-        elif self.sandbox.value == "jail":
-            self.post_message(ConfinedWanted(self.agent.value, self._mode, self._folder))
+        self._fit()
+        if self.sandbox.say():
+            self.post_message(ConfinedWanted(self.agent.value, self._mode, self._folder, self.sandbox.tier))
+
+    def _fit(self) -> None:
+        """Show the fields that mean something for what is chosen."""
+        is_interpreter = self._mode is Mode.INTERPRETER
+        self.hosts_field.display = is_interpreter
+        has_size = self.sandbox.tier != "e2b"  # there it is its template's
+        self.amount_field.display = is_interpreter and has_size and len(self.amount.options) > 1
 
     @property
     def _offer(self) -> Offer:
@@ -139,6 +160,11 @@ class NewSession(Dialog):
 
     def _modes(self) -> tuple[Mode, ...]:
         return self._offer.modes
+
+    def on_key(self, event: events.Key) -> None:
+        if event.key == "enter" and isinstance(self.focused, Choice):
+            event.stop()
+            self._start()
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
         event.stop()
@@ -160,9 +186,11 @@ class NewSession(Dialog):
             self._create(name)
 
     def _create(self, name: str) -> None:
-        machine, sandbox = self.machine.value.strip(), None
-        if len(self.sandbox.options) > 1:
-            sandbox = "jail" if self.sandbox.value == "jail" else ""
+        machine = self.machine.value.strip()
+        sandbox = self.sandbox.tier if self.sandbox.is_open else None
+        if self.sandbox.why_not and not machine:
+            self._complain_at("sandbox-choice", self.sandbox.why_not.split("\n")[0], "Take another sandbox.")
+            return
         agent, folder, mode = self.agent.value, self._folder, self._mode
         workdir = str(expanded(folder)) if folder else ""
         if mode is Mode.INTERPRETER:
@@ -180,10 +208,23 @@ class NewSession(Dialog):
                 return
         prompt = self.query_one("#first-prompt", TextBox).text.strip()
         wanted = Create(name=name, agent=agent, mode=mode, workdir=workdir, prompt=prompt, sandbox=sandbox)
-        if sandbox and self.confined is not None and not self.confined.is_agreed:
-            self._ask_agreement(wanted, self.confined)
+        if mode is Mode.INTERPRETER:
+            wanted = msgspec.structs.replace(wanted, size=self._wanted_size(), hosts=self._hosts())
+        confined = self.sandbox.confined
+        if sandbox and confined is not None and not confined.is_agreed:
+            self._ask_agreement(wanted, confined)
         else:
             self.want(wanted)
+
+    def _wanted_size(self) -> str | None:
+        """None where it is what the config says, or nobody chose."""
+        is_usual = not self.amount_field.display or self.amount.value == self.sandbox.may_be.size
+        return None if is_usual else self.amount.value
+
+    def _hosts(self) -> tuple[str, ...] | None:
+        """Likewise."""
+        hosts = tuple(host for host in re.split(r"[\s,]+", self.hosts.value) if host)
+        return None if hosts == self.sandbox.may_be.hosts else hosts
 
     def _ask_agreement(self, wanted: Create, confined: Confined) -> None:
         """What is handed to a sandbox leaves kasmon's hands: a person says once that it may."""

@@ -1,32 +1,83 @@
-"""What stands in the list while there is nothing in it: why, and what to do about it. Pure."""
+"""What stands in the list while there is nothing in it: what this is, what was found here, what to do. Pure."""
 
 from collections.abc import Sequence
 
 from kasmon.clean import clean_line
+from kasmon.config.profile import Offer
+from kasmon.model.command import Mode
 from kasmon.tui.keys import Keys
 from kasmon.tui.look import Span
 
+SIMULATED = "scripted"
+"""The agent that only acts: it is no agent that was found."""
+ANY = "shell"
 FROM_A_SHELL = (
-    ("kasmon new fix-auth --agent claude", "starts one from a shell"),
-    ("kasmon demo", "shows a fleet at work; its agents only act"),
+    ("kasmon new fix-auth --agent {agent}", "starts one from a shell"),
+    ("kasmon doctor", "says what works on this machine"),
+    ("kasmon demo", "shows a fleet whose agents only act"),
 )
 
 
-def nothing_lines(narrowed_to: str, keys: Keys, utf8: bool) -> Sequence[Sequence[Span]]:
-    """The lines of an empty list; *narrowed_to* is the filter's text that nothing fits."""
+def nothing_lines(
+    narrowed_to: str, keys: Keys, utf8: bool, offers: Sequence[Offer] | None = None
+) -> Sequence[Sequence[Span]]:
+    """The lines of an empty list.
+
+    Args:
+        narrowed_to: the filter's text that nothing fits; empty where there is no session at all.
+        keys: what each action is pressed with.
+        utf8: whether the terminal can show more than ASCII.
+        offers: the agents that can be started here; None while nobody knows.
+    """
     if narrowed_to:
         return (
             ((f"No session fits {clean_line(narrowed_to)!r}.", "soft"),),
             _do(keys.shown("show_all", utf8), "shows all"),
         )
+    there, missing = _agents(offers, works=True), _agents(offers, works=False)
     return (
-        (("No sessions yet.", "text.bold"),),
+        (("No sessions yet.", "text.bold"), (" Your agents stand here, whoever needs you first.", "soft")),
         (),
-        _do(keys.shown("new", utf8), "starts one"),
+        *_found(offers, there, missing),
+        _do(keys.shown("new", utf8), f"starts {there[0]}, or another" if there else "starts one"),
+        _do(keys.shown("adopt", utf8), "watches one that runs in your own tmux"),
         _do(keys.shown("help", utf8), "shows what every key does"),
         (),
-        *(((command, "says-code"), (f"   {what}", "soft")) for command, what in FROM_A_SHELL),
+        *_from_a_shell(there[0] if there else ANY),
     )
+
+
+def fitted(lines: Sequence[Sequence[Span]], rows: int) -> Sequence[Sequence[Span]]:
+    """*lines* without their empty ones, where they do not fit into *rows* with them."""
+    return lines if len(lines) <= rows else tuple(line for line in lines if line)
+
+
+def _found(offers: Sequence[Offer] | None, there: Sequence[str], missing: Sequence[str]) -> Sequence[Sequence[Span]]:
+    """What was found on this machine; nothing while nobody knows."""
+    if offers is None:
+        return ()
+    if not there:
+        return ((("No coding agent was found; any program can run here.", "warn"),), ())
+    found: Sequence[Span] = (("found here   ", "soft"), (", ".join(there), "text"))
+    if not missing:
+        return (found, ())
+    return (found, (("not found    ", "soft"), (", ".join(missing), "soft")), ())
+
+
+def _from_a_shell(agent: str) -> Sequence[Sequence[Span]]:
+    """What each command does, below each other."""
+    commands = [(command.format(agent=agent), what) for command, what in FROM_A_SHELL]
+    widest = max(len(command) for command, _ in commands)
+    return [((f"{command:<{widest}}", "says-code"), (f"   {what}", "soft")) for command, what in commands]
+
+
+def _agents(offers: Sequence[Offer] | None, *, works: bool) -> list[str]:
+    """The names of the agents that can be started here, or that cannot; a sandbox's interpreters are none."""
+    return [
+        clean_line(offer.name)
+        for offer in offers or ()
+        if bool(offer.modes) is works and offer.name not in (SIMULATED, ANY) and Mode.INTERPRETER not in offer.modes
+    ]
 
 
 def _do(key: str, what: str) -> Sequence[Span]:

@@ -6,11 +6,13 @@ from textual import events
 from textual.screen import ModalScreen
 
 from kasmon.model.fleet import Fleet
+from kasmon.tui.backdrop import Backdrop
 from kasmon.tui.bars import Notice
+from kasmon.tui.board import DrawnWhole
 from kasmon.tui.look import Look
 
 
-class Overlay(ModalScreen[None]):
+class Overlay(DrawnWhole, Backdrop, ModalScreen[None]):
     """Takes the keyboard while it is there; a theme that changes meanwhile changes it too."""
 
     look: Look

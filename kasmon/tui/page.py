@@ -8,14 +8,16 @@ from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 from itertools import groupby
 
-import pyte
-from pyte.screens import Char
 from rich.cells import split_graphemes
 from rich.color import Color, ColorType
 from rich.segment import Segment
 from rich.style import Style
 from textual.filter import dim_color
 from textual.strip import Strip
+
+from kasmon.tui.pyte_alone import pyte
+
+Char = pyte.screens.Char
 
 Piece = tuple[str, Style]
 """Cleaned text, and how it looks."""

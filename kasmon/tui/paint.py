@@ -32,7 +32,7 @@ class RowsUpdate(CompositorUpdate):
             yield from strip
 
     def render_segments(self, console: Console) -> str:
-        return "".join(f"{Control.move_to(x, y).segment.text}{strip.render(console)}" for x, y, strip in self.rows)
+        return "".join(f"\x1b[{y + 1};{x + 1}H{strip.render(console)}" for x, y, strip in self.rows)
 
 
 class Brush:

@@ -15,14 +15,24 @@ from kasmon.model.permission import SessionId
 from kasmon.model.session import Session
 from kasmon.tui.bars import LineWidget
 from kasmon.tui.clock import Clock
-from kasmon.tui.confined import badge, is_broken, phase_words
-from kasmon.tui.look import Look, Span, age, count, evidence, mode_word, state_name, wave_place, wave_words
+from kasmon.tui.confined import badge, is_broken, phase_word
+from kasmon.tui.look import (
+    LEAST_FOLDER,
+    Look,
+    Span,
+    age,
+    count,
+    evidence,
+    mode_word,
+    state_name,
+    wave_place,
+    wave_words,
+)
+from kasmon.tui.row import moments
 from kasmon.tui.thrift import PlainVertical
 
 ROOMY_WIDTH: Final = 100
 """From this width on the head has whole words."""
-LEAST_FOLDER: Final = 8
-"""The folder gets at least so many cells, or is left out."""
 Content = Callable[[Session], Widget | None]
 """Makes the widget that shows a session's inside; None where there is none to show."""
 
@@ -34,22 +44,32 @@ class TerminalInside(PlainVertical):
 class PreviewHead(LineWidget):
     """Whose inside this is: name, agent, mode, place, state, evidence."""
 
-    session: reactive[Session | None] = reactive(None)
+    session: reactive[Session | None] = reactive(None, repaint=False)
     pinned: reactive[bool] = reactive(False)
 
     def __init__(self, look: Look, clock: Clock) -> None:
         super().__init__(look)
         self.clock = clock
+        self._moments = ""
+
+    def tick(self) -> None:
+        """A second passed: draw it anew if its ages read otherwise."""
+        if self.session is not None and self._moments != moments(self.session, self.clock.now()):
+            self.refresh()
+
+    def watch_session(self) -> None:
+        self.redraw()
 
     def line(self, width: int) -> Strip:
         session = self.session
         if session is None:
             return self.look.strip([(self.look.mark("rule") * width, "line")], width)
         look, now = self.look, self.clock.now()
+        self._moments = moments(session, now)
         dot = f" {look.mark('dot')} "
         name = state_name(session)
         pin = f"{look.mark('pin')} " if self.pinned else ""
-        phase = f"{dot}{phase_words(session.housing)}" if session.housing is not None else ""
+        phase = f"{dot}{phase_word(session.housing)}" if session.housing is not None else ""
         right: list[Span] = [
             (f"{look.state_glyph(name)} {name} {age(now - session.since)}", f"state-{name}"),
             (phase, "soft"),
@@ -72,7 +92,7 @@ class PreviewHead(LineWidget):
         left.append((look.cut(about, max(0, room)), "soft"))
         room -= cell_len(about) + len(dot)
         if session.workdir and room >= LEAST_FOLDER:
-            left += [(dot, "soft"), (look.cut_left(clean_line(session.workdir), room), "soft")]
+            left += [(dot, "soft"), (look.cut_folder(clean_line(session.workdir), room), "soft")]
         blank = max(1, width - _width(left) - _width(right))
         return look.strip([*left, (" " * blank, "text"), *right], width, "surface")
 

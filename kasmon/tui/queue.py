@@ -6,6 +6,7 @@ from textual.message import Message
 
 from kasmon.clean import clean_line
 from kasmon.model.command import Receipt, ReceiptId, ReceiptState, Requeue
+from kasmon.model.script import SCRIPTED, shown
 from kasmon.model.session import Session
 from kasmon.tui.lines import DrawnLine, Lines
 from kasmon.tui.look import RECEIPT_WORDS, Look, Span, state_name
@@ -125,5 +126,6 @@ class Receipts(Lines, can_focus=True):
     def _receipt(self, receipt: Receipt) -> DrawnLine:
         bad = receipt.state in (ReceiptState.REFUSED, ReceiptState.LOST)
         left: list[Span] = [(f" {RECEIPT_WORDS[receipt.state]}", "bad.bold" if bad else "info")]
-        left += [(f"  {clean_line(receipt.text)}", "soft"), (f"  {clean_line(receipt.reason)}" if bad else "", "bad")]
+        text = shown(receipt.text) if self.session.agent == SCRIPTED else receipt.text
+        left += [(f"  {clean_line(text)}", "soft"), (f"  {clean_line(receipt.reason)}" if bad else "", "bad")]
         return DrawnLine(tuple(left), action="queue" if receipt.state is ReceiptState.QUEUED else "")

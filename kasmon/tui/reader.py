@@ -42,6 +42,11 @@ class Reader(ScrollView, can_focus=False):
         self._rows = rows
         self._drawn: Sequence[Line] = ()
         self._width = -1
+        self._expected = Size(0, 0)
+
+    def expect(self, room: Size) -> None:
+        """It is about to be given so many cells and rows: until a layout says it, it is drawn for those."""
+        self._expected = room
 
     def read(self, rows: Rows, *, at_end: bool = False) -> None:
         """Show other rows, from their beginning."""
@@ -59,7 +64,7 @@ class Reader(ScrollView, can_focus=False):
     @property
     def below(self) -> int:
         """How many rows are below what is in sight."""
-        return max(0, len(self._drawn) - self.scroll_offset.y - self.size.height)
+        return max(0, len(self._drawn) - self.scroll_offset.y - (self.size.height or self._expected.height))
 
     def scroll_rows(self, by: int) -> None:
         self.scroll_to(y=self.scroll_offset.y + by, animate=False, immediate=True)
@@ -87,7 +92,7 @@ class Reader(ScrollView, can_focus=False):
         return self.look.strip_of(self._drawn[row], width, self.ground, " " * self.margin, self.faint)
 
     def _wrap(self) -> None:
-        width = max(1, self.container_size.width - 1 - self.margin)
+        width = max(1, (self.container_size.width or self._expected.width) - 1 - self.margin)
         if width != self._width:
             if self._width != -1:
                 self.seen_end = False

@@ -46,7 +46,10 @@ class ReadingDeeds:
     def stop_reading(self) -> None:
         story = self._story
         if story is None or story.only_reads:
+            was_found = story is not None and story.was_found
             self.app.inside.leave()
+            if was_found:
+                self.app.searching.open()
         else:
             story.write()
 

@@ -8,6 +8,7 @@ from rich.cells import cell_len
 from textual.strip import Strip
 
 from kasmon.clean import clean_line
+from kasmon.model.command import Mode
 from kasmon.model.radar import Collides
 from kasmon.model.session import Session
 from kasmon.model.state import SessionState
@@ -45,12 +46,16 @@ class Column(msgspec.Struct, frozen=True):
 
 AGENT: Final = Column("agent", "agent", 9, sort=Sort.AGENT)
 MODE: Final = Column("mode", "mode", 5)
+LONG_MODES: Final = 100
+"""From which width on all of the word of what confines a session is there."""
 WAVE: Final = Column("wave", "wave", 7, sort=Sort.WAVE)
 ABOUT: Final = ((60, AGENT), (78, MODE), (88, WAVE))
 """From which width on what a session is has a column."""
 LONG_AGENTS: Final = 100
 """From which width on an agent's name may have more cells than its column usually has, so many at most:"""
 LONGEST_AGENT: Final = 12
+SHORT_INTERPRETERS: Final = "interp."
+"""The word of interpreters where there is no room for all of it."""
 GIVEN_UP: Final = (MODE, WAVE, AGENT)
 """In this order."""
 NUMBERS: Final = (
@@ -60,9 +65,11 @@ NUMBERS: Final = (
 )
 
 
-def columns(width: int, names: int = 20, agents: int = AGENT.width) -> tuple[Column, ...]:
-    """The columns of a list *width* cells wide; the last line takes what *names* and *agents*, the cells of the longest
-    of each, leave.
+def columns(
+    width: int, names: int = 20, agents: int = AGENT.width, modes: int = MODE.width, *, has_waves: bool = True
+) -> tuple[Column, ...]:
+    """The columns of a list *width* cells wide; the last line takes what *names*, *agents* and
+    *modes*, the cells of the longest of each, leave, and what nobody has a wave for.
 
     What a session does says more than what it is: mode and agent make room for the last line.
     """
@@ -70,10 +77,13 @@ def columns(width: int, names: int = 20, agents: int = AGENT.width) -> tuple[Col
     state = Column("state", "state", 12 if width >= 50 else 11, sort=Sort.ATTENTION)
     name = Column("name", "name", max(8, min(names, widest)), sort=Sort.NAME)
     since = Column("since", "since", 5, right=True, sort=Sort.SINCE)
-    about = [column for least, column in ABOUT if width >= least]
+    about = [column for least, column in ABOUT if width >= least and (has_waves or column is not WAVE)]
     if agents > AGENT.width and width >= LONG_AGENTS:
         agent = Column(AGENT.key, AGENT.title, min(agents, LONGEST_AGENT), sort=AGENT.sort)
         about = [agent if column is AGENT else column for column in about]
+    if modes > MODE.width and width >= LONG_MODES:
+        mode = Column(MODE.key, MODE.title, modes)
+        about = [mode if column is MODE else column for column in about]
     numbers = [column for least, column in NUMBERS if width >= least]
     while (line := _left(width, state, name, *about, since, *numbers)) < LINE_LEAST and about:
         about.remove(next(column for given in GIVEN_UP for column in about if column.key == given.key))
@@ -114,7 +124,7 @@ def moments(session: Session, now: float) -> str:
     """The ages that a row shows, as text: it is drawn anew when this changes."""
     until = session.limited_until
     wait = "" if until is None else age(until - now)
-    lived = "" if session.housing is None else f" {to_come(session, now)}"
+    lived = "" if session.housing is None else f" {to_come(session, now)} {row_words(session, now)}"
     return f"{age(now - session.since)} {wait} {evidence(session, now)}{lived}"
 
 
@@ -192,14 +202,18 @@ def _name(line: Line, now: float, look: Look) -> list[Span]:
 def _agent(line: Line, now: float, look: Look) -> list[Span]:
     mark = f" {look.mark('bypass')}" if line.session.bypassing else ""
     room = next(column.width for column in line.columns if column.key == AGENT.key)
-    return [(look.cut(clean_line(line.session.agent), room - len(mark)), "soft"), (mark, "bad.bold")]
+    agent = clean_line(line.session.agent)
+    is_short = len(agent) > room - len(mark) and line.session.mode is Mode.INTERPRETER
+    agent = clean_line(SHORT_INTERPRETERS) if is_short else agent
+    return [(look.cut(agent, room - len(mark)), "soft"), (mark, "bad.bold")]
 
 
 def _mode(line: Line, now: float, look: Look) -> list[Span]:
     mark = look.mark("fallback") if line.session.fallback else ""
+    room = next(column.width for column in line.columns if column.key == MODE.key) - len(mark)
     if line.session.sandbox:
-        return [*badge(line.session, look, 5 - len(mark)), (mark, "warn")]
-    return [(look.cut(clean_line(mode_word(line.session)), 5 - len(mark)), "faint"), (mark, "warn")]
+        return [*badge(line.session, look, room), (mark, "warn")]
+    return [(look.cut(clean_line(mode_word(line.session)), room), "faint"), (mark, "warn")]
 
 
 def _wave(line: Line, now: float, look: Look) -> list[Span]:

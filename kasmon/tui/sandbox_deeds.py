@@ -6,9 +6,11 @@ from kasmon.clean import clean_line
 from kasmon.errors import KasmonError
 from kasmon.model.command import Allow, Checkpoint, Mode, Restore, SandboxWish, Sleep, Wake
 from kasmon.model.permission import SessionId
+from kasmon.model.sandbox import REMEMBERING
 from kasmon.model.session import Session
 from kasmon.model.state import ALIVE
-from kasmon.tui.confined import can_sleep
+from kasmon.tui.confined import can_sleep, sleeps_on_disk
+from kasmon.tui.sentence import what_failed
 from kasmon.tui.world import Tell
 
 if TYPE_CHECKING:
@@ -28,9 +30,14 @@ class SandboxDeeds:
         if (session := self._living()) is not None:
             self._tell(session, Sleep())
 
+    def pause_box(self) -> None:
+        """Put its sandbox to sleep on disk, where its tier keeps memory there."""
+        if (session := self._interpreters()) is not None:
+            self._pause(session)
+
     def wake(self) -> None:
         if (session := self._living()) is not None:
-            self._tell(session, Wake())
+            self._wake(session)
 
     def keep(self) -> None:
         if (session := self._interpreters()) is not None:
@@ -103,7 +110,7 @@ class SandboxDeeds:
         try:
             screen.tell(await world.sandbox(session) if world is not None else None)
         except KasmonError as error:
-            screen.complain(f"{error.message} {error.hint}".strip())
+            screen.complain(what_failed(error))
 
     def on_sandbox(self, wanted: "SandboxDeed") -> None:
         """Do what the screen of a sandbox wants; what cannot be taken back is asked for first."""
@@ -114,12 +121,14 @@ class SandboxDeeds:
         match wanted.deed:
             case "box_freeze":
                 self._tell(session, Sleep())
+            case "box_pause":
+                self._pause(session)
             case "box_wake":
-                self._tell(session, Wake())
+                self._wake(session)
             case "box_keep":
                 self._tell(session, Checkpoint())
-            case "box_fork":
-                self._name_another(session, point)
+            case "box_fork" | "box_fork_now":
+                self._name_another(session, point if wanted.deed == "box_fork" else "")
             case "box_replay":
                 self._name_another(session, point, replays=True)
             case "box_diff":
@@ -143,7 +152,7 @@ class SandboxDeeds:
         try:
             files = split(await app.world.turn_diff(session.id, turn) if app.world is not None else "")
         except KasmonError as error:
-            app.say(f"{error.message} {error.hint}", severity="warning")
+            app.say(what_failed(error), severity="warning")
             return
         if files:
             app.push_screen(DiffScreen(app.look, app.keys, f"{name}, turn {turn}", files))
@@ -162,11 +171,56 @@ class SandboxDeeds:
         if self.app.world is None or not isinstance(dialog, NewSession):
             return
         try:
-            dialog.tell_confined(await self.app.world.confined(wanted.agent, wanted.mode, wanted.workdir))
+            confined = await self.app.world.confined(wanted.agent, wanted.mode, wanted.workdir, wanted.tier)
         except KasmonError as error:
-            dialog.tell_confined(None, f"{error.message} {error.hint}".strip())
+            dialog.tell_confined(wanted.tier, None, what_failed(error))
+        else:
+            dialog.tell_confined(wanted.tier, confined)
 
     # Shared.
+
+    def _pause(self, session: Session) -> None:
+        name = clean_line(session.name)
+        if session.sandbox not in REMEMBERING:
+            key = self.app.keys.shown("freeze")
+            told = f"A {session.sandbox} cannot keep its memory on disk; {key} puts {name} to sleep, its memory held."
+            self.app.say(told, severity="warning")
+        elif sleeps_on_disk(session):
+            self.app.say(f"{name} sleeps on disk already.")
+        else:
+            self._tell(session, Sleep(to_disk=True))
+
+    def _wake(self, session: Session) -> None:
+        """Wake it; where its memory is on disk and cannot be used, a person says first that it is to go on without."""
+        if sleeps_on_disk(session) and session.mode is Mode.INTERPRETER:
+            self.app.run_worker(self._look_and_wake(session), group="dialog", exclusive=True)
+        else:
+            self._tell(session, Wake())
+
+    async def _look_and_wake(self, session: Session) -> None:
+        from kasmon.tui.dialogs import Question, Sure
+        from kasmon.tui.sandbox_words import refused  # with all that tells of a sandbox's past
+
+        world = self.app.world
+        try:
+            past = await world.sandbox(session.id) if world is not None else None
+        except KasmonError:
+            past = None  # it is told by whoever wakes it
+        why = refused(past) if past is not None else ""
+        if not why:
+            self._tell(session, Wake())
+            return
+        lines = (
+            f"The memory of {clean_line(session.name)} cannot be used: {why}.",
+            "It begins anew over the same files; what its interpreters held is lost, but for what was saved.",
+        )
+
+        def go_on(dialog: "Sure") -> None:
+            self._tell(session, Wake())  # that takes as long as making one, and the list shows it
+            dialog.dismiss()
+
+        question = Question("Resume without its memory", lines, "go on without")
+        self.app.push_screen(Sure(self.app.look, self.app.keys, self.app.clock, question, go_on))
 
     def _tell(self, session: Session, wish: SandboxWish) -> None:
         self.app.want(Tell(session=session.id, wish=wish))

@@ -6,9 +6,11 @@ from textual.widget import Widget
 from textual.widgets import Input
 
 from kasmon.clean import clean_line
+from kasmon.model.sandbox import COPYING
 from kasmon.model.session import Session
 from kasmon.model.text import Token
 from kasmon.tui.boxes import Line
+from kasmon.tui.confined import can_sleep, sleeps_on_disk
 from kasmon.tui.dialog import Dialog, Field
 from kasmon.tui.keys import Keys
 from kasmon.tui.look import Look
@@ -47,6 +49,13 @@ class AnotherSandbox(Dialog):
                 ("A new sandbox runs in order all that ran here until then.", Token.NOTICE),
                 ("What that did outside of the sandbox it does a second time.", Token.WARNING),
             )
+        elif self.session.sandbox in COPYING and not self.checkpoint:
+            name = clean_line(self.session.name)
+            told = [(f"It has the files and all memory of {name}; what runs there goes on in both.", Token.NOTICE)]
+            if not sleeps_on_disk(self.session):
+                then = "and goes on at once" if can_sleep(self.session) else "and stays there"
+                told.append((f"For that {name} is put to sleep on disk, {then}.", Token.NOTICE))
+            self.about.say(*told)
         else:
             self.about.say(
                 ("It begins with the same files, and with what could be kept of the interpreters.", Token.NOTICE),

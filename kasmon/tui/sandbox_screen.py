@@ -1,8 +1,9 @@
 """One session's sandbox, over everything else: how it is, what ran in it, what was kept, and whom it did not reach."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Final
 
+import msgspec
 from textual import events
 from textual.app import ComposeResult
 from textual.containers import Container
@@ -13,10 +14,10 @@ from kasmon.model.text import Token
 from kasmon.supervisor.sandbox_past import Refused, SandboxPast
 from kasmon.tui.action import Where
 from kasmon.tui.clock import Clock
-from kasmon.tui.confined import can_sleep
+from kasmon.tui.confined import can_pause, can_sleep
 from kasmon.tui.keys import Keys
-from kasmon.tui.lines import DrawnLine, Lines
-from kasmon.tui.look import Look, Span
+from kasmon.tui.lines import DrawnLine, Lines, key_line
+from kasmon.tui.look import Look, width_of
 from kasmon.tui.messages import ActionWanted, SandboxDeed, SandboxLooked
 from kasmon.tui.overlay import Overlay
 from kasmon.tui.reader import Reader, Sentences
@@ -25,6 +26,8 @@ from kasmon.tui.sandbox_words import Entry, about, entries, head, point_of, row,
 ROOMY: Final = 120
 """From this width on what is told of an entry stands beside the list, else below it."""
 PICK: Final = "box_pick"
+SELDOM: Final = ("box_replay", "box_diff", "box_keep", "box_restore", "box_freeze")
+"""What the line at the bottom leaves out where it has no room for all, in this order; help has them."""
 NOTHING: Final = (
     ("Nothing ran here yet.", Token.TEXT),
     ("Each turn is listed with its code and its end, and is kept before and after.", Token.NOTICE),
@@ -77,7 +80,7 @@ class SandboxScreen(Overlay):
         yield self.foot
 
     def on_mount(self) -> None:
-        self.set_interval(1.0, self._draw_head)
+        self.set_interval(1.0, self._draw)
         self._draw()
 
     def on_resize(self) -> None:
@@ -96,8 +99,8 @@ class SandboxScreen(Overlay):
         self._draw()
 
     def complain(self, problem: str) -> None:
-        """It could not be looked up."""
-        self.problem.say((problem, Token.ERROR))
+        """It could not be looked up; what to do next may stand on a line of its own."""
+        self.problem.say(*((line, Token.ERROR) for line in problem.split("\n")))
 
     def follow(self, fleet: Fleet) -> None:
         """The fleet is this now."""
@@ -140,7 +143,7 @@ class SandboxScreen(Overlay):
         elif (
             action in self._offered()
             or action in ("box_freeze", "box_wake")
-            or (action == "box_keep" and self.session.backend == "interpreter")
+            or (action in ("box_keep", "box_pause", "box_fork_now") and self.session.backend == "interpreter")
         ):
             self._want(action)
         else:
@@ -196,7 +199,7 @@ class SandboxScreen(Overlay):
         first = max(0, min(self.at - room // 2, len(self.entries) - room))
         lines = []
         for number in range(first, min(first + room, len(self.entries))):
-            line = row(self.entries[number], self.look, width, is_here=number == self.at)
+            line = row(self.entries[number], self.look, width, self.clock.now(), is_here=number == self.at)
             lines.append(DrawnLine(line.left, line.right, f"{PICK}{number}"))
         if self.past is not None and not self.entries:
             nothing = NOTHING if self.session.backend == "interpreter" else AGENTS
@@ -211,15 +214,21 @@ class SandboxScreen(Overlay):
         housing, is_interpreter = self.session.housing, self.session.backend == "interpreter"
         words = dict(self._offered())
         if housing is not None and self.session.exists:
-            words |= {"box_keep": "checkpoint"} if is_interpreter else {}
             words |= {"box_wake": "resume"} if housing.is_asleep else {}
             words |= {"box_freeze": "freeze"} if can_sleep(self.session) else {}
+            words |= {"box_pause": "pause"} if can_pause(self.session) else {}
+            words |= {"box_keep": "checkpoint", "box_fork_now": "fork now"} if is_interpreter else {}
         words["leave_box"] = "back"
-        left: list[Span] = []
-        for action, word in words.items():
-            left += [("  ", "text"), (f"{self.keys.shown(action, self.look.utf8)} ", "accent.bold"), (word, "soft")]
         place = f"{self.at + 1} of {len(self.entries)} " if self.entries else ""
-        return DrawnLine(tuple(left), ((place, "soft"),))
+        room = max(self.size.width, 1) - len(place) - 2
+        for seldom in SELDOM:
+            if width_of(self._shown(words).left) > room:
+                words.pop(seldom, None)
+        return msgspec.structs.replace(self._shown(words), right=((place, "soft"),))
+
+    def _shown(self, words: Mapping[str, str]) -> DrawnLine:
+        keys = ((self.keys.shown(action, self.look.utf8), word, action) for action, word in words.items())
+        return key_line(keys, (" ", "text"))
 
 
 def _moved(session: Session) -> tuple[object, ...]:

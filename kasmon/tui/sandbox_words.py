@@ -8,19 +8,32 @@ from kasmon.model import code
 from kasmon.model.figures import clock
 from kasmon.model.ran import LANGUAGES
 from kasmon.model.session import Session
+from kasmon.model.snapshot import USED, Judged, origin_words
 from kasmon.model.text import BLANK, Line, Margin, Token, fitted
 from kasmon.sandbox.checkpoint.replay import Done
 from kasmon.sandbox.checkpoint.shelf import Checkpoint
 from kasmon.supervisor.sandbox_past import Refused, SandboxPast
-from kasmon.tui.confined import amount, badge, is_broken, meters, phase_words, proof_words, to_come
+from kasmon.tui.confined import (
+    amount,
+    badge,
+    is_broken,
+    lost_words,
+    meters,
+    phase_words,
+    proof_words,
+    sleeps_on_disk,
+    to_come,
+)
 from kasmon.tui.lines import DrawnLine
-from kasmon.tui.look import Look, Span, state_name, width_of
+from kasmon.tui.look import Look, Span, age, state_name, width_of
 
-Entry: TypeAlias = Done | Checkpoint | Refused
+Entry: TypeAlias = Done | Checkpoint | Refused | Judged
 SHORT: Final = 8
 """So many characters of a SHA are shown in a row."""
 NARROW: Final = 100
 """Below this width the shape alone says that it was proven."""
+AGED: Final = 70
+"""From this width on a checkpoint's row says how old it is, beside the time of day."""
 KIND: Final = 11
 """Cells of the word that says what an entry is."""
 INDENT: Final[Margin] = (("  ", Token.TEXT),)
@@ -34,14 +47,15 @@ def entries(past: SandboxPast) -> tuple[Entry, ...]:
         if point.when != "before" or point.commit != commit:
             points.append(point)
         commit = point.commit
-    return tuple(sorted([*past.runs, *points, *past.refused], key=lambda entry: entry.at, reverse=True))
+    memories = past.remembered.snapshots
+    return tuple(sorted([*past.runs, *points, *past.refused, *memories], key=lambda entry: entry.at, reverse=True))
 
 
 def point_of(entry: Entry, past: SandboxPast) -> str:
     """The checkpoint that has what was there once *entry* was over; empty where none is kept."""
     if isinstance(entry, Checkpoint):
         return entry.id
-    if isinstance(entry, Refused) or not entry.turn:
+    if isinstance(entry, Refused | Judged) or not entry.turn:
         return ""
     kept = (point.id for point in past.checkpoints if point.when == "after" and point.turn == entry.turn)
     return next(kept, "")
@@ -52,6 +66,12 @@ def turn_of(entry: Entry) -> int:
     if isinstance(entry, Done):
         return entry.turn
     return entry.turn if isinstance(entry, Checkpoint) and entry.when == "after" else 0
+
+
+def refused(past: SandboxPast) -> str:
+    """Why nothing goes on from its memory on disk; empty where something may, or nothing was ever there."""
+    remembered = past.remembered
+    return clean_line(remembered.missing or next((judged.refused for judged in remembered.snapshots), ""))
 
 
 def head(session: Session, past: SandboxPast | None, look: Look, now: float, width: int) -> list[DrawnLine]:
@@ -67,7 +87,7 @@ def head(session: Session, past: SandboxPast | None, look: Look, now: float, wid
         ("" if is_broken(session) or width < NARROW else f" {proof_words(session)}", "soft"),
         ("   ", "text"),
         (f"{look.state_glyph(name)} {name}", f"state-{name}"),
-        (f"{dot}{dot.join([phase_words(housing), *to_come(session, now)])}", "soft"),
+        (f"{dot}{dot.join([phase_words(housing, now), *to_come(session, now)])}", "soft"),
     ]
     lines = [DrawnLine(tuple(left))]
     if used := meters(session, look, bars=width >= SHORT * 12, processes=True):
@@ -80,15 +100,32 @@ def head(session: Session, past: SandboxPast | None, look: Look, now: float, wid
         about += [("   project ", "faint"), (clean_line(policy.project), "text")] if policy.project else []
         about += [(" for writing", "warn")] if policy.project and policy.project_writable else []
         lines.append(DrawnLine(tuple(about)))
+    lines += _of_memory(session, past, now) if past is not None else []
     if is_broken(session):
         lines.append(DrawnLine(((f" {look.mark('breach')} {proof_words(session)}", "bad.bold"),)))
     if housing.lost:
-        lines.append(DrawnLine(((" ! ", "warn.bold"), (clean_line(housing.lost), "warn"))))
+        lines.append(DrawnLine(((" ! ", "warn.bold"), (f"lost {lost_words(session, now)}", "warn"))))
     return lines
 
 
-def row(entry: Entry, look: Look, width: int, *, is_here: bool) -> DrawnLine:
-    """One entry as a line."""
+def _of_memory(session: Session, past: SandboxPast, now: float) -> list[DrawnLine]:
+    """What it is a copy of, and how its memory on disk is where it sleeps in that."""
+    about: list[Span] = []
+    if (origin := past.remembered.origin) is not None:
+        told = f"{clean_line(origin.name)}, {clean_line(origin_words(origin))}  "
+        about += [(" forked from ", "faint"), (told, "text" if origin.with_memory else "warn")]
+    why = refused(past) if sleeps_on_disk(session) else ""
+    for judged in past.remembered.snapshots if sleeps_on_disk(session) and not why else ():
+        told = f"{amount(judged.snapshot.size_bytes)}, {age(now - judged.at)} old"
+        about += [(" memory on disk ", "faint"), (told, "text")]
+    lines = [DrawnLine(tuple(about))] if about else []
+    if why:
+        lines.append(DrawnLine(((" ! ", "warn.bold"), (f"its memory on disk cannot be used: {why}", "warn"))))
+    return lines
+
+
+def row(entry: Entry, look: Look, width: int, now: float, *, is_here: bool) -> DrawnLine:
+    """One entry as a line; of what is kept also its age."""
     mark: Span = (("› " if look.utf8 else "> ") if is_here else "  ", "accent.bold")
     when: Span = (f"{clock(entry.at, None)}  ", "faint")
     loud, word = "text.bold" if is_here else "text", ""
@@ -103,7 +140,14 @@ def row(entry: Entry, look: Look, width: int, *, is_here: bool) -> DrawnLine:
             word, role = clean_line(entry.id), "info"
             text, loud = _point_words(entry), "text.bold" if is_here else "soft"
             lost = (f" {len(entry.lost)} not kept" if entry.lost else "", "warn")
-            right = [lost, (f"  {amount(entry.size_bytes)}", "faint"), _sha(entry.commit)]
+            old = f"  {_old(entry.at, now)}" if width >= AGED else ""
+            size = f"{old}  {amount(entry.size_bytes)}"
+            right = [lost, (size, "faint"), _sha(entry.commit)]
+        case Judged():
+            word, role = "memory", "warn" if entry.refused not in ("", USED) else "info"
+            text, loud = _memory_words(entry), "text.bold" if is_here else "soft"
+            size = f"  {_old(entry.at, now)}  {amount(entry.snapshot.size_bytes)}"
+            right = [(size, "faint"), (f"  {f'turn {entry.snapshot.turn}':{SHORT}}", "faint")]
         case Refused():
             word, role = "refused", "bad"
             text, right = f"{clean_line(entry.host) or 'an address'}:{entry.port}", [("", "faint")]
@@ -119,6 +163,8 @@ def about(entry: Entry, past: SandboxPast, width: int) -> Sequence[Line]:
             return _about_run(entry, past, width)
         case Checkpoint():
             return _about_point(entry, width)
+        case Judged():
+            return _about_memory(entry, width)
     said = [(entry.why, Token.ERROR)]
     fix = f"Allow it here, or with `{entry.fix}`." if entry.fix else "No command allows this."
     rows = [row for text, token in said for row in fitted([(clean_line(text), token)], width)]
@@ -161,12 +207,40 @@ def _about_point(point: Checkpoint, width: int) -> list[Line]:
     return rows
 
 
+def _about_memory(judged: Judged, width: int) -> list[Line]:
+    snapshot = judged.snapshot
+    here = "this boot of the machine" if judged.is_this_boot else "an earlier boot of the machine"
+    rows = fitted([(f"memory {clean_line(snapshot.id)}  ", Token.TOOL), (_memory_words(judged), Token.SUBJECT)], width)
+    for text in (
+        f"{clock(judged.at, None, day=True)}, in {here}",
+        f"{amount(snapshot.size_bytes)}, after turn {snapshot.turn}, disk {snapshot.disk_generation}",
+        f"by {clean_line(', '.join(part for part in (snapshot.made_by.program, snapshot.made_by.machine) if part))}",
+    ):
+        rows += fitted([(text, Token.FAINT)], width)
+    told = "It is gone on from once: whoever resumes this has all that its interpreters held."
+    if judged.refused == USED:
+        told = "It was gone on from, and is kept until the next one is written."
+    elif judged.refused:
+        told = "Resumed it begins anew over the same files; what its interpreters held is lost, but for what was saved."
+    return [*rows, BLANK, *fitted([(told, Token.WARNING if judged.refused not in ("", USED) else Token.NOTICE)], width)]
+
+
+def _memory_words(judged: Judged) -> str:
+    if judged.refused == USED:
+        return "on disk, used"
+    return f"cannot be used: {clean_line(judged.refused)}" if judged.refused else "on disk, fits"
+
+
 def _point_words(point: Checkpoint) -> str:
     return "kept, asked for" if point.when == "asked" else f"kept {point.when} turn {point.turn}"
 
 
 def _first_line(text: str) -> str:
     return next((clean_line(line) for line in clean_block(text).split("\n") if line.strip()), "")
+
+
+def _old(at: float, now: float) -> str:
+    return f"{age(now - at):>3}"
 
 
 def _sha(commit: str) -> Span:

@@ -64,6 +64,10 @@ class EventScreen(Bare, Widget, can_focus=True):
         self._frame: Timer | None = None
         self._drawn_at = -math.inf
         self._brush = Brush()
+        self._whole: dict[int, tuple[Strip, Style, Strip]] = {}
+        """By what the screen has of a line: what is at its end, and the whole of it, with what Textual made of that."""
+        self._fits = False
+        """Whether there is room for a line and the bar."""
         self._looks: tuple[Style, Style, Style] | None = None
         """The ground, the bar and its thumb, until the styles change."""
 
@@ -121,7 +125,8 @@ class EventScreen(Bare, Widget, can_focus=True):
     def on_resize(self) -> None:
         """The text flows anew; who follows the end still does, others stay about where they were."""
         width, height = self.size
-        before = self._screen.size[0]
+        before, self._fits = self._screen.size[0], width > 1
+        self._whole.clear()
         self._screen.resize(max(width - 1, 1), max(height, 1))
         if self._at is not None and before > 1:
             self._at = Place(self._at.block, self._at.row * before // max(width - 1, 1))
@@ -129,12 +134,18 @@ class EventScreen(Bare, Widget, can_focus=True):
         self.refresh()
 
     def render_line(self, y: int) -> Strip:
-        width = self.size.width
-        if y >= self._screen.size[1] or width < 2:
-            return Strip.blank(width, self.rich_style)
+        columns, rows = self._screen.size
+        if y >= rows or not self._fits:
+            return Strip.blank(self.size.width, self.rich_style)
         ground, bar, thumb = self._looks = self._looks or self._looked_up()
         edge = ground if not self._thumb else thumb if y in self._thumb else bar
-        return Strip([*self._screen.strip(y, ground), Segment(" ", edge)], width)
+        inner = self._screen.strip(y, ground)
+        known = self._whole.get(id(inner))
+        if known is None or known[0] is not inner or known[1] is not edge:
+            if len(self._whole) >= 4 * rows:
+                self._whole.clear()
+            known = self._whole[id(inner)] = inner, edge, Strip([*inner, Segment(" ", edge)], columns + 1)
+        return known[2]
 
     def notify_style_update(self) -> None:
         super().notify_style_update()

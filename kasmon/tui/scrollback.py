@@ -6,15 +6,16 @@ The program goes on meanwhile and gets none of these keys, which are those of re
 from collections.abc import Callable
 from typing import Final
 
+import msgspec
 from textual import events
 from textual.app import ComposeResult
 
 from kasmon.tui.action import Where
-from kasmon.tui.buffer import Buffer
+from kasmon.tui.buffer import Buffer, Spot
 from kasmon.tui.buffer_view import BufferView
 from kasmon.tui.find import FindBar, FindChanged
 from kasmon.tui.keys import Keys
-from kasmon.tui.lines import DrawnLine, Lines
+from kasmon.tui.lines import Lines, key_line
 from kasmon.tui.look import Look, Span
 from kasmon.tui.messages import ActionWanted
 from kasmon.tui.overlay import Overlay
@@ -40,11 +41,14 @@ class Scrollback(Overlay):
         looked: Callable[[str], object],
         *,
         up: int = 0,
+        at: Spot | None = None,
+        words: str = "",
     ) -> None:
-        """*up*: how many rows above the end it begins."""
+        """*up*: how many rows above the end it begins, unless it begins *at* a place; *words*: what is found there."""
         super().__init__()
         self.look, self.keys, self.session_name = look, keys, name
-        self.view = BufferView(buffer, look, up)
+        self.view = BufferView(buffer, look, up, at)
+        self._words = words
         self.find_bar = FindBar(look, keys)
         self.foot = Lines(look, "surface")
         self._copied, self._looked = copied, looked
@@ -77,6 +81,11 @@ class Scrollback(Overlay):
 
     def on_mount(self) -> None:
         self.set_focus(self.view)
+        if self._words:
+            self.view.found = self.view.buffer.find(self._words)
+            self._say_found(self._words, here=True)
+            self.find_bar.is_open = True
+            self.find_bar.keep()
         self._tell()
 
     def do(self, action: str) -> bool:
@@ -128,7 +137,7 @@ class Scrollback(Overlay):
         self.view.refresh()
 
     def _begin_find(self) -> None:
-        self._began = self.view.cursor
+        self._began, self._words = self.view.cursor, ""
         self.find_bar.begin()
 
     def _find(self, *, down: bool) -> None:
@@ -168,7 +177,7 @@ class Scrollback(Overlay):
     def _leave(self) -> None:
         if self.view.drop_selection() if self.view.selects else False:
             return
-        if self.view.found:
+        if self.view.found and not self._words:  # who came for what was found goes back at once
             self._drop_found()
         else:
             self.dismiss()
@@ -183,13 +192,12 @@ class Scrollback(Overlay):
         keys, utf8 = self.keys, self.look.utf8
         words = [("find", "search"), ("text_select", "select"), ("copy", "copy"), ("copy_answer", "copy screen")]
         words += [("toggle", "link")] if self.view.link() is not None else []
-        words += [("stop_reading", "drop" if self.view.selects or self.view.found else "back")]
+        words += [("stop_reading", "drop" if self.view.selects or (self.view.found and not self._words) else "back")]
         left: list[Span] = [(f" {self.session_name}", "text.bold")]
         left += [(" stands still for reading", "soft")] if self.size.width >= ROOMY_WIDTH else []
-        for action, word in words:
-            left += [("  ", "text"), (f"{keys.shown(action, utf8)} ", "accent.bold"), (word, "soft")]
+        shown = key_line(((keys.shown(action, utf8), word, action) for action, word in words), *left, ("  ", "text"))
         rows = len(self.view.buffer.rows)
         place = (
             f"line {self.view.cursor.line + 1} of {len(self.view.buffer.lines)} " if rows else "nothing was printed "
         )
-        self.foot.say(DrawnLine(tuple(left), ((place, "soft"),)))
+        self.foot.say(msgspec.structs.replace(shown, right=((place, "soft"),)))

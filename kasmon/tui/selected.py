@@ -10,7 +10,8 @@ from kasmon.model.session import Session
 from kasmon.model.state import ALIVE
 from kasmon.model.text import Line, Token, fitted
 from kasmon.tui.meter import can
-from kasmon.tui.world import Forget, MoveTo, Restart, Tell, Wanted
+from kasmon.tui.sentence import what_failed
+from kasmon.tui.world import Export, Forget, MoveTo, Restart, Tell, Wanted
 
 if TYPE_CHECKING:
     from kasmon.tui.app import Kasmon
@@ -31,8 +32,10 @@ class SelectedDeeds:
     def open(self) -> None:
         if (session := self._selected()) is not None:
             self.app.inside.enter(session.id)
-        else:
+        elif self.app.fleet.sessions:
             self.app.desk.table.toggle_fold()
+        else:
+            self.app.deeds.new()
 
     def attach(self) -> None:
         session = self._selected()
@@ -40,7 +43,7 @@ class SelectedDeeds:
             return
         if session.mode is not Mode.TMUX:
             error = InteractiveOnlyError(clean_line(session.name))
-            self.app.say(f"{error.message} {error.hint}", severity="warning")
+            self.app.say(what_failed(error), severity="warning")
         else:
             self.app.inside.attach(session.id)
 
@@ -108,7 +111,10 @@ class SelectedDeeds:
         if session.state in ALIVE and session.generation:
             self.app.say(f"{clean_line(session.name)} runs; stop it first.", severity="warning")
             return
-        lines = (f"{session.name} leaves the list.", "Its log stays on disk; nothing in its folder is touched.")
+        kept = "Its log stays on disk; nothing in its folder is touched."
+        if session.mode is Mode.TMUX:
+            kept = "Its log stays on disk, what its terminal printed does not; nothing in its folder is touched."
+        lines = (f"{session.name} leaves the list.", kept)
         if session.mode is Mode.INTERPRETER:
             lines = (
                 f"{session.name} leaves the list, with its checkpoints.",
@@ -131,7 +137,7 @@ class SelectedDeeds:
         try:
             diff = await world.diff(session.id) if world is not None else ""
         except KasmonError as error:
-            why = f"{error.message} {error.hint}".strip()
+            why = what_failed(error)
         from kasmon.model.changes import split
         from kasmon.tui.diff_screen import DiffScreen
 
@@ -144,6 +150,11 @@ class SelectedDeeds:
         else:
             self.app.say(why)
 
+    def export(self) -> None:
+        """Write all of the selected session into a file."""
+        if (session := self._selected()) is not None:
+            self.app.want(Export(session=session.id))
+
     def explain(self) -> None:
         """Why the selected session is in its state."""
         if (session := self._selected()) is not None:
@@ -154,7 +165,7 @@ class SelectedDeeds:
         try:
             told = await world.explained(session.id) if world is not None else ()
         except KasmonError as error:
-            self.app.say(f"{error.message} {error.hint}", severity="warning")
+            self.app.say(what_failed(error), severity="warning")
             return
         if told:
             self._read(f"Why {name} is {session.state}", lambda width: _explained(told, width))

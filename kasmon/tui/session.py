@@ -6,6 +6,7 @@ from textual.app import ComposeResult
 
 from kasmon.clean import clean_line
 from kasmon.model.command import Mode, ReceiptId
+from kasmon.model.event import Event
 from kasmon.model.ran import codes
 from kasmon.model.session import Session
 from kasmon.model.transcript import Transcript
@@ -42,6 +43,10 @@ class SessionView(PlainVertical):
         self.box: PromptBox | None = None
         self.only_reads = False
         """Whether somebody came to read, and goes back to the list then."""
+        self.was_found = False
+        """Whether they came by a search, and go back to that."""
+        self._sought: tuple[Event, str, str] | None = None
+        """The fact to be shown as soon as it is there, the line of it, and what is looked for."""
 
     def compose(self) -> ComposeResult:
         yield self.screen_of_events
@@ -121,6 +126,7 @@ class SessionView(PlainVertical):
         """Take the box away; return what was written and not sent."""
         if self.box is None:
             return ""
+        self.was_found, self._sought = False, None
         self.stop_reading()
         if self.box.changes is not None:
             self.box.change(None, "")
@@ -146,6 +152,21 @@ class SessionView(PlainVertical):
             story.read(on=True)
         story.can_focus = True
         self.screen.set_focus(story)
+
+    def seek(self, event: Event, line: str, words: str) -> None:
+        """Show *line* of *event*, with *words* told apart in it, now or as soon as that is read."""
+        self._sought = (event, line, words)
+        self.go_on_seeking()
+
+    def go_on_seeking(self) -> None:
+        """More of the transcript was read."""
+        if self._sought is None or self.screen_of_events.cursor is None:
+            return
+        event, line, words = self._sought
+        if self.screen_of_events.seek(event, line, words):
+            self._sought = None
+            self.find_bar.words.words, self.find_bar.is_open = words, True
+            self.find_bar.keep()
 
     def stop_reading(self) -> None:
         if self.screen_of_events.cursor is not None:

@@ -8,7 +8,9 @@ from typing import Final
 from textual.message import Message
 from textual.timer import Timer
 
+from kasmon.model.block import Block
 from kasmon.model.copying import Piece, last_answer, piece
+from kasmon.model.event import Event
 from kasmon.model.rows import Lines, Place
 from kasmon.model.search import Folded, Search, marked
 from kasmon.model.text import Line
@@ -22,6 +24,8 @@ PORTION_S: Final = 0.010
 BREATH_S: Final = 0.002
 """What the keys get in between while somebody waits for what is looked for."""
 LOOKED_BLOCKS: Final = 200
+SOUGHT: Final = 30
+"""By so many of its first characters a line is known."""
 TOLD_S: Final = 0.1
 """How often it tells how far it came at most."""
 
@@ -73,6 +77,27 @@ class Story(CursorScreen):
         self._wanted = self._first if words else None
         self._draw()
         self._look_on()
+
+    def seek(self, event: Event, line: str, words: str) -> bool:
+        """Go to *line* of *event*, and search for *words* from there; False where it is not in here yet."""
+        blocks = self._transcript.blocks
+        at = next((n for n in reversed(range(len(blocks))) if _holds(blocks[n], event)), None)
+        if at is None:
+            return False
+        begins = line.strip()[:SOUGHT].strip()
+        row = self._showing(at, begins)
+        if row is None and at not in self._transcript.opened and self._transcript.toggle(at):
+            row = self._showing(at, begins)
+        row = self._showing(at, words) if row is None else row
+        self.search = None
+        self._go_to(Place(at, row or 0))
+        self.find(words)
+        return True
+
+    def _showing(self, block: int, words: str) -> int | None:
+        """The first row of *block* that shows *words*; None where none does."""
+        folded = words.casefold()
+        return next((n for n, row in enumerate(self._lines.block(block)) if folded in row.text.casefold()), None)
 
     def find_next(self, *, down: bool = False) -> None:
         """Go to the next row further up, or further down, that shows the words."""
@@ -134,3 +159,8 @@ class Story(CursorScreen):
     def dressed(self, row: Line) -> Line:
         words = self.search.words if self.search is not None else Folded("")
         return marked(row, words) if words else row
+
+
+def _holds(block: Block, event: Event) -> bool:
+    """Whether *block* tells of *event*."""
+    return any(each.at == event.at and each == event for each in (block.event, *block.then))

@@ -20,6 +20,8 @@ from kasmon.errors import ConfigError
 DEFAULT: Final = "rose-pine-moon"
 SHIPPED: Final = Path(__file__).parents[1] / "themes"
 """Not by `importlib.resources`: it brings `zipfile` and what else it needs into every dashboard."""
+READABLE: Final = 4.5
+"""The contrast from which on words read, by the WCAG."""
 PLAIN: Final = "monochrome"
 """Used where NO_COLOR is set: the shapes, bold and reverse say everything."""
 
@@ -182,14 +184,23 @@ def variables(theme: ThemeFile) -> dict[str, str]:
         "scrollbar-background-active": colors.background,
         "scrollbar-corner-color": colors.background,
         "block-cursor-background": colors.selected,
-        "block-cursor-foreground": colors.text,
+        "block-cursor-foreground": readable(colors.text, colors.selected, theme.contrast),
         "block-cursor-text-style": "bold",
+        "block-cursor-blurred-background": _calm(colors),
         "block-hover-background": colors.surface,
         "input-cursor-background": colors.text,
         "input-cursor-foreground": colors.background,
         "input-selection-background": colors.selected,
+        "input-selection-foreground": readable(colors.text, colors.selected, theme.contrast),
         "link-color": colors.info,
     }
+
+
+def _calm(colors: Colors) -> str:
+    """The ground of a chosen line that has quiet words on it: those read on it."""
+    return (
+        colors.selected if contrast(colors.soft, colors.selected) >= READABLE else mix(colors.raised, colors.text, 0.2)
+    )
 
 
 def terminal_theme(theme: ThemeFile) -> TerminalTheme:
@@ -211,7 +222,7 @@ def contrast(one: str, other: str) -> float:
 
 
 @cache
-def readable(colour: str, ground: str, enough: float = 4.5) -> str:
+def readable(colour: str, ground: str, enough: float = READABLE) -> str:
     """*colour*, moved towards black or white until it reads on *ground*."""
     goal = "#ffffff" if _luminance(ground) < 0.18 else "#000000"
     for step in range(21):

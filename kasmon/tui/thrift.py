@@ -8,6 +8,7 @@ are of containers that nobody sees, and most of the caches stay empty. `tests/tu
 from typing import Any
 
 from textual import strip
+from textual.color import Color
 from textual.containers import Container, Vertical
 from textual.geometry import Region
 from textual.strip import Strip
@@ -50,10 +51,17 @@ class Bare:
     Textual's own way asks for a dozen styles a line, which costs more than a line that is known already.
     """
 
+    _ground: Color | None = None
+    """What is behind the lines, until the styles change: to find it out takes as long as to draw ten of them."""
+
+    def notify_style_update(self: Any) -> None:
+        super().notify_style_update()  # type: ignore[misc]  # a widget's, which stands beside this
+        self._ground = None
+
     def render_lines(self: Any, crop: Region) -> list[Strip]:
         lines: list[Strip] = [self.render_line(y) for y in crop.line_range]
         if filters := self.get_line_filters():
-            ground = self.background_colors[1]
+            ground = self._ground = self._ground or self.background_colors[1]
             for each in filters:
                 lines = [line.apply_filter(each, ground) for line in lines]
         if crop.column_span != (0, self.region.width):

@@ -55,7 +55,7 @@ class EditDialog(Reading):
             rows += fitted([("It cannot be run:" if self.runs_it else "It cannot be taken over:", Token.ERROR)], width)
             for why in self.edit.refused:
                 rows += fitted([(clean_line(why), Token.WARNING)], width, (("  ", Token.TEXT),), (("  ", Token.TEXT),))
-            rows.append(BLANK)
+            rows += [BLANK] if self.edit.lines else []
         for line in self.edit.lines:
             shown = clean_line(line)
             rows += fitted([(shown, SIGNS.get(shown[:1], Token.TEXT))], width, (), (("  ", Token.TEXT),))

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from kasmon.clean import clean_block, clean_line
 from kasmon.model.plan.run import TaskRun
 from kasmon.model.plan.spec import Task
+from kasmon.model.script import SCRIPTED, shown
 from kasmon.model.text import BLANK, Line, Span, Token, fitted
 from kasmon.supervisor.plans.boards import Board
 from kasmon.tui.wave_words import agent_of, standing
@@ -23,10 +24,11 @@ def task_rows(board: Board, task: Task, width: int) -> Sequence[Line]:
         rows += _entry(f"failure {number}", why, width, Token.WARNING)
     if at.check is not None and at.check.output:
         rows += [BLANK, Line((("The end of what its check printed", Token.STRONG),))]
-        rows += _block(at.check.output, width, Token.OUTPUT)
-    if task.body.strip():
+        rows += _block(at.check.output.rstrip("\n"), width, Token.OUTPUT)
+    told = shown(task.body) if agent_of(board, task) == SCRIPTED else task.body
+    if told.strip():
         rows += [BLANK, Line((("What it is told", Token.STRONG),))]
-        rows += _block(task.body.strip("\n"), width, Token.TEXT)
+        rows += _block(told.strip("\n"), width, Token.TEXT)
     return rows
 
 

@@ -131,7 +131,7 @@ def wide(board: Board, task: Task, width: int, moment: Moment) -> list[list[Span
         (f"{_time(at, now):>5}", "soft"),
     ]
     if width >= ROOMY:
-        agent, spent = look.fit(agent_of(board, task), AGENT, right=True), look.fit(_cost(board, at), COST, right=True)
+        agent, spent = look.fit(agent_of(board, task), AGENT), look.fit(_cost(board, at), COST, right=True)
         state = [(agent, "soft"), (spent, "soft"), *state]
     checked = _tried(look, at) + [(look.cut(text, CHECK), role) for text, role in _checked(task, at)]
     return [

@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING
 
 from kasmon.errors import KasmonError
 from kasmon.model.command import Answer, Prompt, Requeue, Run
+from kasmon.tui.sentence import what_failed
 from kasmon.tui.world import Adopt, Create, ForkSandbox, Tell, Wanted
 
 if TYPE_CHECKING:
@@ -44,7 +45,7 @@ class Wishes:
                 self.app.inside.give_back(wanted.session, wanted.wish.text)
             elif isinstance(wanted, Tell) and isinstance(wanted.wish, Run):
                 self.app.inside.give_back(wanted.session, wanted.wish.code)
-            self.app.say(f"{error.message} {error.hint}", severity="error")
+            self.app.say(what_failed(error), severity="error")
 
     def _dialog(self, token: int) -> "Dialog | None":
         """The dialog that waits under *token*, if it is still there."""

@@ -4,7 +4,7 @@ The app is given one and asks nobody else. Widgets do not even see it: they get 
 in here is frozen; every call that may wait is a coroutine or an async iterator.
 """
 
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias
 
 import msgspec
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from kasmon.config.profile import Offer
     from kasmon.supervisor.plans.boards import Board
     from kasmon.supervisor.sandbox_past import SandboxPast
+    from kasmon.supervisor.search import Found
 
 
 class Facts(msgspec.Struct, frozen=True):
@@ -60,6 +61,10 @@ class Create(msgspec.Struct, frozen=True, kw_only=True):
     """What confines it; empty for nothing, None for what its profile says."""
     agrees: bool = False
     """The person saw what its sandbox is handed, and agrees."""
+    size: str | None = None
+    """Of interpreters: what their sandbox may use; None is what the config says."""
+    hosts: tuple[str, ...] | None = None
+    """Of interpreters: whom they may reach; likewise."""
 
 
 class Confined(msgspec.Struct, frozen=True, kw_only=True):
@@ -69,6 +74,28 @@ class Confined(msgspec.Struct, frozen=True, kw_only=True):
     """A sentence each."""
     is_agreed: bool = True
     """Whether a person has agreed to it before, or there is nothing to agree to."""
+
+
+class TierOffer(msgspec.Struct, frozen=True, kw_only=True):
+    """One tier of sandbox that a new session may have."""
+
+    tier: str
+    why_not: str = ""
+    """Why none can be made here, and what would help, a sentence a line; empty where nothing speaks against it."""
+    has_agents: bool = True
+    """Whether agents run in it; interpreters do in each."""
+
+
+class Sandboxes(msgspec.Struct, frozen=True, kw_only=True):
+    """What a new session may be confined by, and what the config says of sandboxes of interpreters."""
+
+    tiers: tuple[TierOffer, ...] = ()
+    sizes: tuple[str, ...] = ()
+    size: str = ""
+    hosts: tuple[str, ...] = ()
+    """Whom they may reach."""
+    project: str = ""
+    """The folder that they see as /project; empty is none."""
 
 
 class Restart(msgspec.Struct, frozen=True, kw_only=True):
@@ -157,6 +184,20 @@ class Call(msgspec.Struct, frozen=True, kw_only=True):
     alert: Alert
 
 
+class Export(msgspec.Struct, frozen=True, kw_only=True):
+    """Write all of this session into a new file in the dashboard's own folder."""
+
+    session: SessionId
+
+
+class Recorded(msgspec.Struct, frozen=True, kw_only=True):
+    """Some of what a session's terminal printed, oldest first."""
+
+    lines: tuple[str, ...] = ()
+    here: int | None = None
+    """Which of them was asked for; None where it is not there any more."""
+
+
 Wanted: TypeAlias = (
     Tell
     | Create
@@ -171,6 +212,7 @@ Wanted: TypeAlias = (
     | Adopt
     | Call
     | OpenLink
+    | Export
     | Steer
     | TakeEdit
 )
@@ -239,12 +281,20 @@ class World(Protocol):
         """
         ...
 
-    async def offers(self) -> Sequence["Offer"]:
-        """The agents of the new-session dialog, in the order to offer them."""
+    async def offers(self, folder: str = "", /) -> Sequence["Offer"]:
+        """The agents that a new session in *folder* may have, in the order to offer them; empty is no certain one."""
         ...
 
-    async def confined(self, agent: str, mode: Mode | None, workdir: str, /) -> Confined:
-        """What the sandbox of this agent would get in that folder.
+    async def folder_notice(self, folder: str, /) -> str:
+        """Why the config that *folder* brings along does not count, in a line; empty where there is no need to say."""
+        ...
+
+    async def sandboxes(self) -> Sandboxes:
+        """What a new session may be confined by."""
+        ...
+
+    async def confined(self, agent: str, mode: Mode | None, workdir: str, tier: str, /) -> Confined:
+        """What the sandbox of this agent would get in that folder, of that tier.
 
         Raises:
             KasmonError: if it can have none.
@@ -273,6 +323,26 @@ class World(Protocol):
         Raises:
             KasmonError: if nobody can tell.
         """
+        ...
+
+    def search(self, words: str, /) -> AsyncGenerator["Found", None]:
+        """Yield where *words* were said or printed, a session at a time; closing it ends the search.
+
+        Raises:
+            KasmonError: if they are nothing to search for.
+        """
+        ...
+
+    async def keep_searchable(self) -> None:
+        """From now on keep what makes searches quick."""
+        ...
+
+    async def recorded(self, session: SessionId, line: int | None, at: float, /) -> Recorded:
+        """What the session's terminal printed around *line*, by its number; None: around the time *at*."""
+        ...
+
+    async def fact(self, session: SessionId, place: int, /) -> Event | None:
+        """The fact at this place of the session's log; None where there is none."""
         ...
 
     async def explained(self, session: SessionId, /) -> Sequence[str]:

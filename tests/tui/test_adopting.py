@@ -39,6 +39,9 @@ async def test_a_pane_is_chosen_and_watched_under_its_sessions_name() -> None:
         await pilot.press("t")
         await auntil(lambda: "api:0.0" in text_of(app), what="the panes")
         assert "claude" in text_of(app)
+        assert "watch it" in text_of(app)
+        shown = [row for row in text_of(app).splitlines() if "90x30" in row]
+        assert 1 == len({row.index(what) for row, what in zip(shown, ("bash", "claude", "bash"), strict=True)})
         assert "one more client" in text_of(app)
         await pilot.press("down", "enter")
         await auntil(lambda: len(app.screen_stack) == 1, what="the dialog's end")
@@ -90,7 +93,9 @@ async def test_where_there_is_no_tmux_it_says_so_and_stays() -> None:
     async with app.run_test(size=(120, 40)) as pilot:
         await settled(pilot)
         await pilot.press("t")
-        await auntil(lambda: "no tmux listens" in text_of(app), what="the reason")
+        await auntil(lambda: "No tmux listens at '/x'." in text_of(app), what="the reason")
+
+        assert "watch it" not in text_of(app), "there is nothing to watch"
 
 
 @pytest.mark.parametrize("key", ["x", "X"])

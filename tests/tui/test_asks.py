@@ -64,6 +64,13 @@ async def test_the_whole_request_stands_on_the_card() -> None:
         assert "● ready" in text
 
 
+async def test_a_folder_that_does_not_fit_is_told_by_its_last_names() -> None:
+    async with kasmon(asks(workdir="/home/you/work/of/this/year/website")).run_test(size=(80, 24)) as pilot:
+        await opened(pilot)
+
+        assert "claude · sdk · …/year/website" in text_of(pilot.app)
+
+
 @pytest.mark.parametrize(("key", "decision"), [("a", Decision.ALLOW), ("A", Decision.ALWAYS), ("z", Decision.LATER)])
 async def test_one_key_answers_with_id_and_digest(key: str, decision: Decision) -> None:
     ask = command("fix-auth", "rm -rf build")
@@ -166,6 +173,19 @@ async def test_where_the_agent_is_not_told_why_none_is_asked_for() -> None:
         await pilot.press("d")
 
         assert [(Decision.DENY, "")] == [(answer.decision, answer.reason) for answer in answers(pilot)]
+
+
+async def test_a_reason_is_told_by_a_click_too() -> None:
+    async with kasmon(asks()).run_test(size=(120, 40)) as pilot:
+        await opened(pilot)
+        await pilot.press("d", *"no")
+        await pilot.pause()
+        rows = text_of(pilot.app).splitlines()
+        x, y = next((row.index("⏎  deny"), y) for y, row in enumerate(rows) if "⏎  deny" in row)
+        await pilot.click(offset=(x, y))
+        await auntil(lambda: answers(pilot))
+
+        assert [(Decision.DENY, "no")] == [(each.decision, each.reason) for each in answers(pilot)]
 
 
 async def test_esc_in_the_reason_answers_nothing() -> None:

@@ -2,16 +2,18 @@
 
 import asyncio
 
-from textual._compositor import Compositor
+import pytest
+from textual._compositor import Compositor, LayoutUpdate
 from textual.app import App, ComposeResult
 from textual.events import Resize
-from textual.geometry import Region
+from textual.geometry import Region, Size
 from textual.screen import ModalScreen, Screen
 from textual.strip import Strip
 from textual.widget import Widget
 from textual.widgets import Static
 
 from kasmon.tui.board import Board
+from tests.waiting import auntil
 
 
 class Counting(Widget):
@@ -86,3 +88,17 @@ def test_the_private_names_that_the_board_stands_on_are_there() -> None:
         *vars(screen),
     }
     assert {"full_map", "_full_map", "_full_map_invalidated"} <= {*dir(Compositor), *vars(screen._compositor)}
+
+
+async def test_a_window_that_was_small_for_a_moment_is_drawn_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its terminal has forgotten the rest. Textual hears of the last size alone, which is the one it had."""
+    app = Two()
+    async with app.run_test() as pilot:
+        await pilot.pause()
+        drawn: list[object] = []
+        monkeypatch.setattr(app, "_display", lambda _screen, what: drawn.append(what))
+        for size in (Size(10, 5), app.size):
+            app.post_message(Resize(size, size))
+        await auntil(lambda: any(isinstance(each, LayoutUpdate) for each in drawn))
+
+        assert app.size.region in [each.region for each in drawn if isinstance(each, LayoutUpdate)]

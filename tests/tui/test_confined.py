@@ -4,16 +4,29 @@ import msgspec
 import pytest
 
 from kasmon.model.housing import Confinement
-from kasmon.model.sandbox import MIB, Phase
+from kasmon.model.sandbox import MIB, Phase, Tier
 from kasmon.model.session import Session
 from kasmon.model.state import SessionState
-from kasmon.tui.confined import amount, badge, is_broken, meters, panel, phase_words, row_words, to_come
+from kasmon.tui.confined import (
+    amount,
+    badge,
+    badge_cells,
+    can_pause,
+    is_broken,
+    meters,
+    panel,
+    phase_words,
+    proof_words,
+    row_words,
+    sleeps_on_disk,
+    to_come,
+)
 from kasmon.tui.look import Look
 from kasmon.tui.order import Filter, Row
 from kasmon.tui.row import Line, columns, moments, row
 from kasmon.tui.theme import DEFAULT, shipped
 from tests.fleets import NOW, asking, session, working
-from tests.sandboxed import LEAK, house, housing, interpreters
+from tests.sandboxed import LEAK, house, housing, interpreters, machine, machines
 
 LOOK = Look(shipped(DEFAULT))
 PLAIN = Look(shipped(DEFAULT), utf8=False)
@@ -103,8 +116,9 @@ def test_a_phase_on_the_way_is_told_in_the_row(phase: Phase, told: str) -> None:
 
 
 def test_the_panel_names_the_phase_and_what_sleep_holds() -> None:
-    assert "paused, its memory held" == phase_words(housing(phase=Phase.PAUSED, held=True))
-    assert "paused" == phase_words(housing(phase=Phase.PAUSED))
+    assert "paused, its memory held" == phase_words(housing(phase=Phase.PAUSED, held=True), NOW)
+    assert "paused" == phase_words(housing(phase=Phase.PAUSED), NOW)
+    assert "paused, its memory on disk" == phase_words(housing(phase=Phase.PAUSED, tier="microvm"), NOW)
     assert "running" in text_of(interpreters("x"))
 
 
@@ -123,6 +137,17 @@ def test_what_is_to_come_is_counted_in_minutes_until_it_is_near(
     lives = housing(standby_at=None if standby_s is None else NOW + standby_s, expires_at=NOW + expires_s)
 
     assert told == to_come(interpreters("x", housing=lives), NOW)
+
+
+def test_a_sandbox_that_is_paused_to_disk_does_not_expire_and_once_it_is_paused_it_does() -> None:
+    lives = housing(tier="microvm", standby_at=NOW + 720, pause_at=NOW + 1620, expires_at=NOW + 86_400)
+    soon = msgspec.structs.replace(lives, standby_at=None, pause_at=NOW + 200)
+    paused = msgspec.structs.replace(lives, phase=Phase.PAUSED, standby_at=None, pause_at=None)
+
+    assert ("sleeps in 12m", "pauses in 27m") == to_come(interpreters("x", sandbox="microvm", housing=lives), NOW)
+    assert "pauses in 3m" in words(interpreters("x", sandbox="microvm", housing=soon))
+    asleep = interpreters("x", SessionState.PAUSED, sandbox="microvm", housing=paused)
+    assert ("expires in 1d",) == to_come(asleep, NOW)
 
 
 def test_nothing_is_counted_in_a_turn_asleep_for_sleep_or_after_the_end() -> None:
@@ -198,6 +223,13 @@ def test_an_amount_is_short(size: int, told: str) -> None:
     assert told == amount(size)
 
 
+@pytest.mark.parametrize(("width", "word"), [(80, "interp. "), (120, "interpreters ")])
+def test_interpreters_are_called_so_whole_or_by_a_shorter_word(width: int, word: str) -> None:
+    shown = interpreters("x", agent="interpreters")
+
+    assert word in row(Line(shown, Row(shown.id), columns(width, 10, 12, 8), width), NOW, LOOK).text
+
+
 def test_a_filter_finds_what_is_in_a_sandbox() -> None:
     confined, free = interpreters("x"), session("y")
 
@@ -212,3 +244,73 @@ def test_nothing_that_a_sandbox_says_acts_on_the_terminal() -> None:
     shown = working("x", housing=housing(confinement=nasty, lost="\x1b[31m"), sandbox="jail")
 
     assert "\x1b" not in drawn(shown) + text_of(shown)
+
+
+@pytest.mark.parametrize("width", [40, 60, 80, 99, 100, 120, 200])
+@pytest.mark.parametrize("shown", machines().sessions, ids=lambda shown: shown.id)
+def test_a_row_of_a_tier_that_keeps_memory_is_exactly_as_wide_as_the_list(width: int, shown: Session) -> None:
+    assert width == row(Line(shown, Row(shown.id), columns(width, 10, 12, 8), width), NOW, LOOK).cell_length
+
+
+@pytest.mark.parametrize(
+    ("tier", "whole", "short", "words"),
+    [
+        ("microvm", "microvm◈", "vm◈", "a kernel of its own"),
+        ("gvisor", "gvisor◈", "gvis◈", "a kernel in user space"),
+        ("e2b", "e2b◎", "e2b◎", "at the service"),
+    ],
+)
+def test_a_tier_with_a_kernel_of_its_own_has_a_shape_of_its_own_and_is_proven_once_the_agent_inside_has_looked(
+    tier: Tier, whole: str, short: str, words: str
+) -> None:
+    shown = machine("x", tier=tier)
+
+    assert whole == "".join(text for text, _ in badge(shown, LOOK))
+    assert short == "".join(text for text, _ in badge(shown, LOOK, 5))
+    assert words == proof_words(shown)
+    assert "info" == badge(shown, LOOK)[-1][1]
+    proven = machine("x", tier=tier, housing={"confinement": Confinement(ok=True)})
+    assert f"{words}, proven from within" == proof_words(proven)
+    assert (whole, "good") == ("".join(text for text, _ in badge(proven, LOOK)), badge(proven, LOOK)[-1][1])
+    assert whole in row(Line(shown, Row(shown.id), columns(120, 10, 12, badge_cells(shown)), 120), NOW, LOOK).text
+
+
+@pytest.mark.parametrize(
+    ("phase", "held", "told"),
+    [
+        (Phase.PAUSING, True, "falling asleep"),
+        (Phase.PAUSING, False, "writing its memory to disk"),
+        (Phase.RESUMING, True, "waking up"),
+        (Phase.RESUMING, False, "reading its memory from disk"),
+        (Phase.HEALING, False, "healing"),
+    ],
+)
+def test_while_its_phase_changes_it_is_told_what_is_done_and_for_how_long(phase: Phase, held: bool, told: str) -> None:
+    lives = {"phase": phase, "held": held, "is_intended": phase is not Phase.HEALING, "phase_at": NOW - 3}
+    shown = machine("x", SessionState.STARTING, ago=9000, housing=lives)
+
+    assert f"{told}  3s  " == words(shown)
+    assert f" {phase}, 3s" in text_of(shown) if told == phase else f" {phase}: {told}, 3s" in text_of(shown)
+    assert moments(shown, NOW) != moments(shown, NOW - 1)
+
+
+def test_what_was_lost_stands_in_the_panel_for_an_hour() -> None:
+    shown = next(each for each in machines().sessions if each.name == "crunch")
+
+    assert "! lost 4m ago: it could not be resumed" in text_of(shown, 300)
+    housing_then = msgspec.structs.replace(shown.housing, lost_at=NOW - 4000)  # type: ignore[type-var]
+    assert "lost" not in text_of(msgspec.structs.replace(shown, housing=housing_then), 300)
+
+
+@pytest.mark.parametrize("shown", machines().sessions, ids=lambda shown: shown.id)
+def test_the_panel_of_a_tier_that_keeps_memory_has_at_most_three_lines(shown: Session) -> None:
+    for width in (38, 60, 80, 116, 160):
+        assert len(panel(shown, LOOK, NOW, width)) <= 3
+
+
+def test_only_what_keeps_memory_can_be_paused_to_disk_and_not_twice() -> None:
+    states = {each.name: (can_pause(each), sleeps_on_disk(each)) for each in machines().sessions}
+
+    assert (True, False) == states["train"] == states["parse"] == states["crunch"]
+    assert (False, True) == states["numbers"] == states["remote"]
+    assert (False, False) == states["plain"] == states["docs"]

@@ -18,6 +18,7 @@ from kasmon.tui.dialogs import ANYWAY, Message
 from kasmon.tui.new_session import NewSession
 from kasmon.tui.palette import KasmonCommands
 from kasmon.tui.prompt import PromptBox, TextBox
+from kasmon.tui.sentence import sentence
 from kasmon.tui.world import Create, Forget, KeepTheme, MoveTo, Rename, Restart, Settings, Tell, Wanted
 from tests.fleets import StillClock, asking, crew, ended, fleet, idle, session, working
 from tests.scenes import kasmon, settled
@@ -52,6 +53,27 @@ async def dialog(pilot: Pilot[None], key: str) -> None:
 async def closed(pilot: Pilot[None]) -> None:
     await auntil(lambda: len(pilot.app.screen_stack) == 1, what="the dialog's end")
     await pilot.pause()
+
+
+async def test_why_what_the_folder_brings_along_does_not_count_stands_under_it() -> None:
+    app = kasmon(fleet(idle("readme")), settings=Settings(workdir="/home/you"))
+    world = cast(StillWorld, app.world)
+    world.notices = {"/home/you": "It is [b]not[/b] trusted.", "/other": "Nor is this."}
+    async with app.run_test(size=(120, 40)) as pilot:
+        await dialog(pilot, "n")
+        shown = cast(NewSession, pilot.app.screen)
+        await auntil(lambda: "It is [b]not[/b] trusted." in text_of(app))
+
+        shown.folder.value = "/other"
+        shown.folder.focus()
+        await pilot.press("tab")
+        await auntil(lambda: "Nor is this." in text_of(app))
+        assert "trusted" not in text_of(app)
+
+        shown.machine.value = "elsewhere"  # where nothing of it is looked at
+        shown.machine.focus()
+        await pilot.press("tab")
+        await auntil(lambda: "Nor is this." not in text_of(app))
 
 
 async def test_a_new_session_is_asked_for_with_what_was_filled_in() -> None:
@@ -187,6 +209,16 @@ async def test_the_machines_that_ssh_knows_are_offered_and_right_takes_the_one_t
         await closed(pilot)
 
         assert "claude@build-box" == cast(Create, wished(pilot)[0]).agent
+
+
+@pytest.mark.parametrize("tabs", [1, 2, 3], ids=["agent", "mode", "sandbox"])
+async def test_enter_starts_also_from_a_choice(tabs: int) -> None:
+    async with kasmon(fleet(idle("readme"))).run_test(size=(120, 40)) as pilot:
+        await dialog(pilot, "n")
+        await pilot.press(*"docs", *["tab"] * tabs, "enter")
+        await closed(pilot)
+
+        assert "docs" == cast(Create, wished(pilot)[0]).name
 
 
 async def test_the_cursor_goes_to_the_session_that_was_started() -> None:
@@ -341,7 +373,7 @@ async def test_the_palette_says_why_a_session_is_in_its_state() -> None:
 
         world_of(pilot).refusing = SessionEndedError("readme")
         app_of(pilot).action_do("explain")
-        await auntil(lambda: SessionEndedError("readme").message in text_of(pilot.app))
+        await auntil(lambda: sentence(SessionEndedError("readme").message) in text_of(pilot.app))
 
 
 @pytest.mark.parametrize("key", ["enter", "escape", "n", "x", "space"])
@@ -512,6 +544,36 @@ async def test_esc_brings_the_old_theme_back() -> None:
         assert [] == wished(pilot)
 
 
+async def clicked(pilot: Pilot[None], words: str) -> None:
+    """Click on *words*, in the lowest row that has them."""
+    rows = text_of(pilot.app).splitlines()
+    x, y = next((row.index(words), y) for y, row in reversed(list(enumerate(rows))) if words in row)
+    await pilot.click(offset=(x + 1, y))
+
+
+@pytest.mark.parametrize(
+    ("opened", "words"),
+    [("m", "esc close"), ("x", "esc no"), ("question_mark", "esc close"), ("comma", "esc as it was")],
+    ids=["message", "stop", "help", "settings"],
+)
+async def test_what_stands_at_the_foot_of_a_dialog_can_be_clicked(opened: str, words: str) -> None:
+    async with kasmon(fleet(working("readme"))).run_test(size=(120, 40)) as pilot:
+        await dialog(pilot, opened)
+        await clicked(pilot, words)
+        await closed(pilot)
+
+
+@pytest.mark.parametrize("by_mouse", [True, False])
+async def test_a_message_can_be_sent_from_where_its_moment_is_chosen(by_mouse: bool) -> None:
+    async with kasmon(fleet(working("readme"))).run_test(size=(120, 40)) as pilot:
+        await dialog(pilot, "m")
+        await pilot.press(*"Go on", "tab", "right")
+        await (clicked(pilot, "⏎ send") if by_mouse else pilot.press("enter"))
+        await closed(pilot)
+
+        assert [Tell(session=SessionId("readme"), wish=Prompt(text="Go on", when="idle"))] == wished(pilot)
+
+
 async def test_the_settings_say_where_the_config_lies_and_what_is_wrong_with_it() -> None:
     settings = Settings(config_path="/home/you/.config/kasmon/config.toml", problems=("config.toml:3: no such key",))
     async with kasmon(crew(), settings=settings).run_test(size=(120, 40)) as pilot:
@@ -531,6 +593,34 @@ async def test_the_palette_finds_every_action_and_every_session() -> None:
         discovered = {hit.text async for hit in commands.discover()}
         assert {"New", "Message", "Stop", "Settings", "readme", "fix-auth"} <= discovered
         assert not {"Once", "Always", "Deny"} & discovered
+
+
+async def test_nothing_moves_under_the_palette() -> None:
+    async with kasmon(fleet(idle("readme"), asking("fix-auth"))).run_test(size=(80, 24)) as pilot:
+        await settled(pilot)
+        desk = app_of(pilot).desk
+        before = desk.preview.region
+        await pilot.press("ctrl+p")
+        await auntil(lambda: app_of(pilot).is_palette_open)
+        await settled(pilot)
+
+        assert before == desk.preview.region
+        assert "waits" not in text_of(pilot.app)
+
+
+async def test_without_colours_what_is_chosen_in_the_palette_is_reversed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NO_COLOR", "1")
+    async with kasmon(fleet(idle("readme"))).run_test(size=(80, 24)) as pilot:
+        await settled(pilot)
+        await pilot.press("ctrl+p")
+        await auntil(lambda: "Open" in text_of(pilot.app))
+        await pilot.pause()
+        strips = pilot.app.screen._compositor.render_strips()
+        reversed_words = {
+            segment.text.strip() for strip in strips for segment in strip if segment.style and segment.style.reverse
+        }
+
+        assert any(word.startswith("Next") for word in reversed_words)
 
 
 async def test_the_palette_finds_what_is_only_told_of() -> None:

@@ -47,9 +47,10 @@ def dashboard(
     history: int = 0,
     clean: bool = True,
     controlling: bool = True,
+    **more: object,
 ) -> Iterator[Dashboard]:
     notes = home / "notes"
-    asked = json.dumps({"modes": modes or {}, "history": history, "clean": clean})
+    asked = json.dumps({"modes": modes or {}, "history": history, "clean": clean, **more})
     with OnTerminal(program("tapped", str(notes), asked), home, controlling=controlling) as screen:
         running = Dashboard(screen, notes)
         running.until_told("live", "focus")
@@ -201,6 +202,15 @@ def test_a_signal_ends_the_dashboard_with_a_clean_terminal(tmp_path: Path, numbe
         for undone in (b"\x1b[?1049l", b"\x1b[?1000l", b"\x1b[?1003l", b"\x1b[?2004l", b"\x1b[?1004l", b"\x1b[?25h"):
             assert undone in left_behind
         assert 2 == left_behind.count(b"\x1b[<u")
+
+
+def test_a_signal_ends_a_dashboard_whose_loop_stands_still(tmp_path: Path) -> None:
+    with dashboard(tmp_path, sticks=True, last_resort_s=0.1) as running:
+        os.kill(running.terminal.pid, signal.SIGUSR1)
+        running.until_told("stuck")
+        os.kill(running.terminal.pid, signal.SIGHUP)
+
+        assert 129 == running.terminal.ended()
 
 
 @pytest.mark.parametrize("controlling", [True, False], ids=["with a controlling terminal", "without one"])

@@ -4,8 +4,13 @@ from typing import Any, ClassVar, cast
 
 import msgspec
 import pytest
+from textual import events
+from textual.geometry import Size
 from textual.strip import Strip
+from textual.widget import Widget
 
+from kasmon.config.profile import Offer
+from kasmon.model.command import Mode
 from kasmon.model.permission import SessionId
 from kasmon.model.state import SessionState
 from kasmon.tui.app import Kasmon
@@ -15,7 +20,7 @@ from kasmon.tui.paint import RowsUpdate
 from kasmon.tui.world import Settings
 from tests.fleets import StillClock, asking, crew, ended, fleet, idle, session, working
 from tests.scenes import kasmon, settled
-from tests.tui.worlds import text_of
+from tests.tui.worlds import StillWorld, text_of
 
 
 def clock_of(app: Kasmon) -> StillClock:
@@ -35,6 +40,23 @@ class Watched(SessionTable):
 async def test_the_session_that_asks_stands_first_and_is_selected() -> None:
     async with Kasmon(fleet(working("docs"), asking("fix-auth")), clock=StillClock()).run_test() as pilot:
         assert "fix-auth" == pilot.app.query_one(SessionTable).selected
+
+
+async def test_the_names_get_what_the_longest_needs_with_its_own_marks_and_no_more() -> None:
+    child = idle("window", parent=SessionId("docs"))
+    app = kasmon(fleet(working("rows-to-strips"), working("docs"), child))
+    async with app.run_test(size=(120, 40)) as pilot:
+        await settled(pilot)
+
+        def cells() -> int:
+            return next(column.width for column in app.desk.table.columns if column.key == "name")
+
+        assert len("rows-to-strips") == cells()
+
+        app.desk.table.pin(SessionId("docs"))
+        assert len("rows-to-strips") == cells()
+        app.desk.table.pin(SessionId("rows-to-strips"))
+        assert len("rows-to-strips") + 2 == cells()
 
 
 async def test_until_somebody_chooses_the_cursor_stays_on_the_first_row() -> None:
@@ -121,6 +143,21 @@ async def test_a_row_whose_age_reads_the_same_is_left_alone(monkeypatch: pytest.
         assert "6s" in text_of(app)
 
 
+async def test_while_no_age_reads_otherwise_nothing_is_drawn(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither in the list nor above the preview: an idle dashboard writes nothing to its terminal."""
+    drawn: list[Widget] = []
+    app = Kasmon(fleet(idle("old", ago=7200), idle("older", ago=9000)), clock=StillClock())
+    async with app.run_test(size=(120, 40)) as pilot:
+        await pilot.pause()
+        monkeypatch.setattr(Widget, "refresh", lambda self, *regions, **how: drawn.append(self))
+        clock_of(app).forward(1)
+        app.desk.tick()
+        assert [] == drawn
+        clock_of(app).forward(3600)
+        app.desk.tick()
+        assert app.desk.preview.head in drawn
+
+
 class Displayed(Kasmon):
     """The dashboard, noting which rows are painted at once."""
 
@@ -143,11 +180,12 @@ async def test_rows_that_are_painted_at_once_look_as_in_the_next_frame() -> None
         app._take(fleet(*[msgspec.structs.replace(s, last_line="second") for s in shown[:2]], *shown[2:]))
         frame = app.screen._compositor.render_strips()
 
-        assert 2 == len(app.rows)
+        head = app.desk.preview.head.region.y
+        assert [2, 3, head] == [y for _, y, _ in app.rows]
         for x, y, strip in app.rows:
-            assert "second" in strip.text
+            assert ("second" in strip.text) is (y != head)
             assert [*strip.simplify()] == [*frame[y].crop(x, x + strip.cell_length).simplify()]
-            assert app.desk.table.size.width - 1 == strip.cell_length
+            assert (120 if y == head else app.desk.table.size.width - 1) == strip.cell_length
 
 
 async def test_five_thousand_sessions_are_a_list_like_any_other() -> None:
@@ -408,6 +446,19 @@ async def test_the_totals_count_every_state() -> None:
         assert "$8.36" in top
 
 
+async def test_a_size_that_a_window_had_for_a_moment_is_nobodys() -> None:
+    """Textual gathers sizes: of one that came and went between two it tells the app, and no widget."""
+    async with Kasmon(crew(), clock=StillClock()).run_test(size=(150, 40)) as pilot:
+        app = pilot.app
+        before, app._size = app._size, Size(8, 61)
+        app.query_one("#desk").post_message(events.Resize(Size(150, 40), Size(150, 40)))
+        await pilot.pause()
+        app._size = before
+        await pilot.pause()
+
+        assert "◆ asking" in text_of(app)
+
+
 async def test_too_small_a_window_gets_a_sentence() -> None:
     async with Kasmon(crew(), clock=StillClock()).run_test(size=(39, 9)) as pilot:
         await pilot.pause()
@@ -437,3 +488,46 @@ def test_the_sessions_are_known_by_their_ids() -> None:
     table = Kasmon(crew(), clock=StillClock()).desk.table
 
     assert table.session(SessionId("nobody")) is None
+
+
+# The first start
+
+
+async def test_an_empty_list_says_what_was_found_here_and_one_key_starts_it() -> None:
+    offered = (
+        Offer(name="codex", modes=(Mode.TMUX,)),
+        Offer(name="shell", modes=(Mode.TMUX,)),
+        Offer(name="claude", modes=(), problem="'claude' is not installed."),
+    )
+    world = StillWorld(fleet())
+    world.offered = offered
+    async with Kasmon(world=world, clock=StillClock()).run_test() as pilot:
+        await settled(pilot)
+        shown = text_of(pilot.app)
+        assert "found here   codex" in shown
+        assert "not found    claude" in shown
+        begins = [
+            shown.split(what)[0].rpartition("\n")[2] for what in ("starts one from", "says what", "shows a fleet")
+        ]
+        assert 1 == len(set(map(len, begins)))
+        assert "starts codex, or another" in shown
+
+        await pilot.press("enter")
+
+        assert "New session" in text_of(pilot.app)
+
+
+async def test_without_any_agent_it_says_that_any_program_can_run() -> None:
+    world = StillWorld(fleet())
+    world.offered = (Offer(name="shell", modes=(Mode.TMUX,)),)
+    async with Kasmon(world=world, clock=StillClock()).run_test() as pilot:
+        await settled(pilot)
+        assert "No coding agent was found; any program can run here." in text_of(pilot.app)
+
+
+async def test_a_name_of_wide_letters_is_not_cut_while_there_is_room() -> None:
+    name = "日本語のセッション"
+    async with kasmon(fleet(idle(name))).run_test(size=(80, 24)) as pilot:
+        await settled(pilot)
+
+        assert 2 == text_of(pilot.app).count(name)  # in the list, and above the preview

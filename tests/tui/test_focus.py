@@ -242,6 +242,16 @@ async def test_a_click_on_the_count_opens_what_waits() -> None:
         assert ["waiting clicked"] == app.happened
 
 
+async def test_what_the_line_below_says_of_keys_can_be_clicked() -> None:
+    async with focused() as (app, pilot):
+        said = str(app.view.bar.render())
+        await pilot.click(app.view.bar, offset=(said.index("scrolls"), 0))
+        assert ["read 0"] == app.happened
+        await pilot.click(app.view.bar, offset=(said.index("leaves"), 0))
+
+        assert ["read 0", "left"] == app.happened
+
+
 async def test_the_wheel_and_the_keyboard_share_one_place_in_the_history() -> None:
     link = Told()
     carrier = Carrier(link, SESSION, lambda: None)

@@ -69,6 +69,13 @@ async def test_an_empty_list_offers_nothing_to_do_to_a_session() -> None:
     async with kasmon(fleet()).run_test(size=(120, 40)) as pilot:
         await opened(pilot)
 
+        assert ["n new", "? help", "q quit"] == footer(pilot)
+
+
+async def test_a_list_narrowed_to_nobody_can_still_be_narrowed_otherwise() -> None:
+    async with kasmon(TWO).run_test(size=(120, 40)) as pilot:
+        await opened(pilot, "slash", *"nobody", "enter")
+
         assert ["n new", "/ filter", "? help", "q quit"] == footer(pilot)
 
 

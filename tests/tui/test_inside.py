@@ -173,7 +173,7 @@ async def test_attaching_to_a_structured_session_says_why_it_cannot_be() -> None
         await pilot.pause()
 
         text = " ".join(text_of(pilot.app).split())
-        assert "cannot attach to 'readme': a structured session" in text
+        assert "Cannot attach to 'readme': a structured session" in text
 
 
 async def test_a_prompts_way_is_told() -> None:

@@ -91,6 +91,18 @@ async def test_bell_and_notes_can_be_turned_off(
         assert notes is ("x crashed" in text_of(app))
 
 
+async def test_of_a_storm_of_requests_that_a_card_is_about_to_show_no_note_is_counted() -> None:
+    names = [f"s{number}" for number in range(6)]
+    app = kasmon(fleet(*(working(name) for name in names), working("x")))
+    async with app.run_test(size=(120, 40), notifications=True) as pilot:
+        await settled(pilot)
+        world = cast(StillWorld, app.world)
+        world.fleets.put_nowait(fleet(*(asking(name) for name in names), ended("x", 3)))
+        await auntil(lambda: "x crashed" in text_of(app))
+
+        assert "more sessions need you" not in text_of(app)
+
+
 async def test_no_note_lies_over_the_question_of_the_session_somebody_is_in() -> None:
     app = kasmon(fleet(working("x"), working("y")))
     async with app.run_test(size=(120, 40), notifications=True) as pilot:

@@ -5,6 +5,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, cast
 
+import msgspec
 import pytest
 from textual.events import Paste
 from textual.pilot import Pilot
@@ -454,6 +455,14 @@ async def test_words_that_came_too_late_are_in_the_box_again() -> None:
         await auntil(lambda: "it waits no more" in it.text)
 
         assert "first!" == it.box.text
+
+
+async def test_of_a_script_that_is_sent_the_words_of_its_prompt_are_shown() -> None:
+    session, events = queued("prompt Mend it.")
+    async with desk(*events, session=msgspec.structs.replace(session, agent="scripted")) as it:
+        await it.press("enter")
+
+        assert "queued  Mend it." in it.text
 
 
 async def test_of_many_that_wait_the_last_are_shown_and_the_others_counted() -> None:

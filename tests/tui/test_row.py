@@ -91,6 +91,13 @@ def test_where_there_is_little_room_what_a_session_does_comes_before_what_it_is(
     assert titles == " ".join(column.title for column in columns(width, names))
 
 
+def test_where_nobody_is_in_a_wave_the_last_line_gets_the_room_of_its_column() -> None:
+    with_waves, without = columns(120, 14), columns(120, 14, has_waves=False)
+
+    assert {"wave"} == {column.key for column in with_waves} - {column.key for column in without}
+    assert 9 == next(c.width for c in without if c.key == "line") - next(c.width for c in with_waves if c.key == "line")
+
+
 def test_a_row_shows_tokens_and_cost() -> None:
     text = drawn(spent(working("docs"), 48_200, 0.31)).text
 

@@ -31,6 +31,7 @@ from kasmon.tui.world import Call, Settings
 from tests.fleets import NOW, StillClock, asking, command, crew, ended, fleet, idle, question, session, working
 from tests.scenes import SCENES, armed, settled
 from tests.scenes import kasmon as dashboard
+from tests.syntax import nodes, parsed
 from tests.tui.worlds import StillWorld, text_of
 
 ACTS = "\x1b]52;c;AAAA\x07\x1b[6n\x9b2J\x05\u202e\x1b]0;title\x07"
@@ -179,7 +180,7 @@ def our_widgets() -> list[type[Any]]:
 @pytest.mark.parametrize("widget", our_widgets(), ids=lambda widget: widget.__qualname__)
 def test_no_widget_overrides_what_is_textuals_own_by_accident(widget: type[Any]) -> None:
     """A name with one underscore that Textual has too is a clash unless it is meant."""
-    meant = {"_on_key", "_size_updated", "_on_timer_update", "_refresh_layout"}
+    meant = {"_on_key", "_on_resize", "_size_updated", "_on_timer_update", "_refresh_layout"}
     textuals = {
         name
         for base in widget.__mro__
@@ -313,7 +314,7 @@ PARSES_MARKUP = frozenset(
 @pytest.mark.parametrize("module", MODULES, ids=lambda path: path.stem)
 def test_no_module_hands_text_to_something_that_reads_markup(module: Path) -> None:
     """Textual parses markup in plain strings, and runs what is in it."""
-    for node in ast.walk(ast.parse(module.read_text("utf-8"))):
+    for node in nodes(parsed(module)):
         if not isinstance(node, ast.Call):
             continue
         name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
@@ -327,7 +328,7 @@ def test_no_module_hands_text_to_something_that_reads_markup(module: Path) -> No
 
 @pytest.mark.parametrize("module", MODULES, ids=lambda path: path.stem)
 def test_titles_in_frames_are_content_and_no_markup(module: Path) -> None:
-    for node in ast.walk(ast.parse(module.read_text("utf-8"))):
+    for node in nodes(parsed(module)):
         if isinstance(node, ast.Assign):
             for target in node.targets:
                 if isinstance(target, ast.Attribute) and target.attr in ("border_title", "border_subtitle", "tooltip"):
@@ -343,7 +344,7 @@ def test_no_widget_opens_a_file_a_socket_or_a_browser(module: Path) -> None:
     if module.stem in (*live, "run", "driver", "guard", "hygiene", "theme"):
         return
     text = module.read_text("utf-8")
-    calls = [node.func for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Call)]
+    calls = [node.func for node in nodes(parsed(module)) if isinstance(node, ast.Call)]
     assert "open" not in {call.id for call in calls if isinstance(call, ast.Name)}
     assert not re.search(r"\bsocket\b\.|webbrowser|open_url|\.read_text|\.write_text", text)
     assert ("subprocess" in text) is (module.stem == "attach")

@@ -4,6 +4,7 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from typing import cast
 
+import pytest
 from textual.pilot import Pilot
 
 from kasmon.errors import UnableError
@@ -12,14 +13,16 @@ from kasmon.model.fleet import Fleet
 from kasmon.model.permission import SessionId
 from kasmon.model.sandbox import Phase
 from kasmon.model.state import SessionState
+from kasmon.supervisor.remembered import Remembered
+from kasmon.supervisor.sandbox_past import SandboxPast
 from kasmon.tui.app import Kasmon
 from kasmon.tui.code_box import CodeBox
 from kasmon.tui.diff_screen import DiffScreen
 from kasmon.tui.sandbox_screen import SandboxScreen
-from kasmon.tui.world import Create, ForkSandbox, ReplaySandbox, Settings, Tell, Wanted
+from kasmon.tui.world import Create, ForkSandbox, ReplaySandbox, Sandboxes, Settings, Tell, TierOffer, Wanted
 from tests.fleets import StillClock, fleet, idle, working
 from tests.model.test_changes import DIFF
-from tests.sandboxed import house, housing, interpreters, past
+from tests.sandboxed import house, housing, interpreters, machine, machines, past, remembered
 from tests.scenes import history, kasmon, settled
 from tests.tui.worlds import GETS, JAILED, StillWorld, text_of
 from tests.waiting import auntil
@@ -138,7 +141,7 @@ async def test_what_ran_comes_back_into_the_box_by_up_and_is_given_back_when_it_
         await auntil(lambda: "frame.describe()" in text_of(pilot.app).rpartition("[python]")[2], what="what ran")
         world_of(pilot).refusing = UnableError("it sleeps, and use does not wake it.")
         await pilot.press("enter")
-        await auntil(lambda: "it sleeps, and use" in text_of(pilot.app))
+        await auntil(lambda: "It sleeps, and use" in text_of(pilot.app))
 
         assert "frame.describe()" in text_of(pilot.app).rpartition("[python]")[2]
 
@@ -275,3 +278,141 @@ async def test_a_person_can_take_no_sandbox_or_interpreters() -> None:
             Create(name="x", agent="claude", mode=Mode.TMUX, workdir="/home/you", sandbox=""),
             Create(name="y", agent="interpreters", mode=Mode.INTERPRETER),
         ] == await wished(pilot, 2)
+
+
+HAD = Sandboxes(
+    tiers=(
+        TierOffer(tier="jail"),
+        TierOffer(
+            tier="microvm",
+            why_not="No microvm can be made here: there is no image. Build it: `kasmon sandbox image build`.",
+        ),
+        TierOffer(tier="gvisor"),
+        TierOffer(tier="e2b", has_agents=False),
+    ),
+    sizes=("default", "build", "max"),
+    size="build",
+    hosts=("pypi",),
+)
+
+
+async def test_every_tier_is_offered_and_one_that_cannot_be_had_says_why_and_is_not_started() -> None:
+    async with shown() as pilot:
+        world_of(pilot).offered, world_of(pilot).may_be = JAILED, HAD
+        await pilot.press("n")
+        await auntil(lambda: all(each.tier in text_of(pilot.app) for each in HAD.tiers))
+        await pilot.press(*"x", "tab", "tab", "tab", "right")
+        await auntil(lambda: "there is no image" in text_of(pilot.app))
+        await pilot.press("tab", "enter")
+        await auntil(lambda: "Take another sandbox." in text_of(pilot.app))
+        await pilot.press("left", "left")
+        await auntil(lambda: "not to be had here: microvm, e2b" in text_of(pilot.app))
+        assert "Take another sandbox." not in text_of(pilot.app)
+        assert [] == world_of(pilot).wished
+        await pilot.press("left")
+        await auntil(lambda: "No agent runs in it with this version" in text_of(pilot.app))
+        await pilot.press("left", "tab", "enter")
+
+        made = Create(name="x", agent="claude", mode=Mode.TMUX, workdir="/home/you", sandbox="gvisor")
+        assert [made] == await wished(pilot, 1)
+        assert [("claude", "gvisor")] == world_of(pilot).confining[-1:]
+
+
+async def test_interpreters_have_the_tier_the_size_and_the_hosts_of_the_config_unless_others_are_chosen() -> None:
+    async with shown() as pilot:
+        world_of(pilot).offered, world_of(pilot).may_be = JAILED[-1:], HAD
+        for keys in ([*"x", "tab", "tab", "tab", "tab"], [*"y", "tab", "tab", "tab", "left", "tab"]):
+            await pilot.press("n")
+            await auntil(lambda: "Reaches" in text_of(pilot.app))
+            await pilot.press(*keys)
+            if "y" in keys:
+                await auntil(lambda: "Size" not in text_of(pilot.app))
+                await pilot.press("end", *", a.example")
+            else:
+                await pilot.press("right", "tab")
+            await pilot.press("enter")
+            await auntil(lambda: len(pilot.app.screen_stack) == 1)
+
+        usual = Create(name="x", agent="interpreters", mode=Mode.INTERPRETER, sandbox="jail", size="max")
+        reaches = ("pypi", "a.example")
+        other = Create(name="y", agent="interpreters", mode=Mode.INTERPRETER, sandbox="e2b", hosts=reaches)
+        assert [usual, other] == await wished(pilot, 2)
+
+
+MACHINE = machine("numbers")
+ON_DISK = next(each for each in machines().sessions if each.name == "numbers")
+TRUNCATED = "it is truncated: memory has 4096 bytes of 91226112"
+
+
+async def test_its_memory_is_put_on_disk_by_a_key_where_its_tier_keeps_it_there_and_elsewhere_it_says_why_not() -> None:
+    async with shown(fleet(MACHINE)) as pilot:
+        assert "z freeze   P pause" in footer(pilot)
+        await pilot.press("P")
+
+        assert told(pilot, Sleep(to_disk=True)) == await wished(pilot, 1)
+    async with shown() as pilot:
+        assert "P pause" not in footer(pilot)
+        await pilot.press("P")
+        await auntil(lambda: "A jail cannot keep its memory on disk" in text_of(pilot.app))
+
+        assert [] == world_of(pilot).wished
+
+
+async def test_what_sleeps_on_disk_is_woken_at_once_where_its_memory_fits() -> None:
+    async with shown(fleet(ON_DISK)) as pilot:
+        world_of(pilot).pasts = {"numbers": remembered()}
+        assert "P pause" not in footer(pilot)
+        await pilot.press("u")
+
+        assert told(pilot, Wake()) == await wished(pilot, 1)
+
+
+@pytest.mark.parametrize("there", [remembered(TRUNCATED), SandboxPast(remembered=Remembered(missing=TRUNCATED))])
+async def test_where_its_memory_cannot_be_used_a_person_says_first_that_it_goes_on_without(there: SandboxPast) -> None:
+    async with shown(fleet(ON_DISK)) as pilot:
+        world_of(pilot).pasts = {"numbers": there}
+        await pilot.press("u")
+        await auntil(lambda: "The memory of numbers cannot be used: it is truncated" in text_of(pilot.app))
+        assert "what its interpreters held" in text_of(pilot.app)
+        assert [] == world_of(pilot).wished
+        await sure(pilot)
+
+        assert told(pilot, Wake()) == await wished(pilot, 1)
+
+
+async def test_a_fork_takes_all_memory_where_that_can_be_copied_and_the_dialog_says_what_is_done_for_that() -> None:
+    async with shown(fleet(MACHINE)) as pilot:
+        await pilot.press("f")
+        await auntil(lambda: "all memory of numbers" in text_of(pilot.app))
+        assert "put to sleep on disk, and goes on at once" in text_of(pilot.app)
+        await pilot.press("enter")
+
+        assert [ForkSandbox(session=NUMBERS, name="numbers-2")] == await wished(pilot, 1)
+    async with shown() as pilot:
+        await pilot.press("f")
+        await auntil(lambda: "do not come along" in text_of(pilot.app))
+
+
+async def test_the_history_lists_its_memory_with_size_and_age_and_why_it_cannot_be_used() -> None:
+    async with shown(fleet(ON_DISK), (160, 40)) as pilot:
+        await history(pilot, remembered(TRUNCATED))
+
+        assert "forked from base, with its memory" in text_of(pilot.app)
+        assert f"! its memory on disk cannot be used: {TRUNCATED}" in text_of(pilot.app)
+        [row] = [row for row in text_of(pilot.app).splitlines() if "memory     cannot be used" in row]
+        assert " 2m  87 MiB" in row
+        assert "1m  71 MiB" in text_of(pilot.app)
+
+
+async def test_in_the_history_a_fork_is_of_the_checkpoint_chosen_or_of_now_with_its_memory() -> None:
+    async with shown(fleet(MACHINE)) as pilot:
+        await history(pilot, remembered())
+        assert "P pause" in footer(pilot)
+        await pilot.press("f")
+        await auntil(lambda: "Fork numbers at c6" in text_of(pilot.app))
+        await pilot.press("escape", "F")
+        await auntil(lambda: "all memory of numbers" in text_of(pilot.app))
+        await pilot.press("escape")
+        await pilot.press("P")
+
+        assert told(pilot, Sleep(to_disk=True)) == await wished(pilot, 1)

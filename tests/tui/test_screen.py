@@ -264,6 +264,26 @@ async def test_it_opens_at_its_end() -> None:
         assert app.transcript.lines(39).drawn < 60
 
 
+async def test_the_bar_stays_where_it_is_while_lines_move_along_it() -> None:
+    async with room(100) as (app, pilot):
+        screen = app.screen_of_events
+
+        def edges() -> list[bool]:
+            thumb = screen.get_component_rich_style("event-screen--thumb")
+            return [[*screen.render_line(y)][-1].style == thumb for y in range(screen.size.height)]
+
+        assert [False] * 9 + [True] == edges()
+        await pilot.press("up")
+        assert [*[False] * 8, True, False] == edges()
+        await pilot.press("home")
+        assert [True] + [False] * 9 == edges()
+        await pilot.press("down")
+        assert [True] + [False] * 9 == edges()
+        line = screen.render_line(0)
+        screen.refresh()
+        assert line is screen.render_line(0)
+
+
 async def test_a_short_one_stands_at_the_top() -> None:
     async with room(3) as (app, pilot):
         assert [*notices(0, 3), *[""] * 7] == app.seen()

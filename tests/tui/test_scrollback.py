@@ -239,7 +239,7 @@ async def test_why_a_terminal_cannot_be_read_is_said() -> None:
         await pilot.pause()
         await pilot.pause()
 
-        assert "its pane is gone" in text_of(app)
+        assert "Its pane is gone" in text_of(app)
 
 
 async def test_a_smaller_window_keeps_the_cursor_in_sight() -> None:

@@ -87,6 +87,17 @@ def test_what_is_filled_reads_too(name: str) -> None:
         assert contrast(style.color.name, style.bgcolor.name) >= 4.5
 
 
+@pytest.mark.parametrize("name", shipped_names())
+def test_what_is_chosen_in_a_list_or_marked_in_a_box_reads(name: str) -> None:
+    theme = shipped(name)
+    shown = variables(theme)
+
+    assert contrast(shown["input-selection-foreground"], shown["input-selection-background"]) >= 4.5
+    assert contrast(shown["block-cursor-foreground"], shown["block-cursor-background"]) >= 4.5
+    assert contrast(theme.colors.soft, shown["block-cursor-blurred-background"]) >= 4.5
+    assert contrast(theme.colors.text, shown["block-cursor-blurred-background"]) >= 4.5
+
+
 def test_every_piece_of_a_transcript_has_a_colour() -> None:
     assert set(Token) == set(TOKENS)
     known = variables(shipped(DEFAULT))

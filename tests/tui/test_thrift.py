@@ -1,6 +1,8 @@
 """Light strips and plain containers do what Textual's do."""
 
+import subprocess
 import sys
+from itertools import pairwise
 
 import pytest
 from rich.segment import Segment
@@ -133,7 +135,10 @@ class BareRows(Bare, Rows):
     pass
 
 
-@pytest.mark.parametrize("crop", [Region(0, 0, 30, 3), Region(4, 1, 20, 2)], ids=["all", "a part"])
+PART = Region(4, 1, 20, 2)
+
+
+@pytest.mark.parametrize("crop", [Region(0, 0, 30, 3), PART], ids=["all", "a part"])
 @pytest.mark.parametrize("colours", [True, False], ids=["colours", "no colours"])
 async def test_a_bare_widget_shows_what_textuals_own_way_shows(
     crop: Region, colours: bool, monkeypatch: pytest.MonkeyPatch
@@ -150,3 +155,41 @@ async def test_a_bare_widget_shows_what_textuals_own_way_shows(
         monkeypatch.setenv("NO_COLOR", "1")
     wanted = await lines(Rows)
     assert wanted == await lines(BareRows)
+
+
+async def test_a_bare_widget_knows_when_its_ground_is_another() -> None:
+    """What is faint is mixed with the ground that it stands on."""
+
+    class Both(App[None]):
+        CSS = "Rows.-green { background: darkgreen; }  .-lit Rows { background: $primary; }"
+
+        def compose(self) -> ComposeResult:
+            yield Rows()
+            yield BareRows()
+
+    async with Both().run_test(size=(30, 8)) as pilot:
+        theirs, ours = pilot.app.query(Rows)
+        seen = []
+        for change in (
+            lambda: None,
+            lambda: pilot.app.query(Rows).add_class("-green"),
+            lambda: pilot.app.add_class("-lit"),
+            lambda: setattr(pilot.app, "theme", "nord"),
+        ):
+            change()
+            await pilot.pause()
+            wanted, lines = ([[*line.simplify()] for line in each.render_lines(PART)] for each in (theirs, ours))
+            assert wanted == lines
+            seen.append(wanted)
+    assert all(one != other for one, other in pairwise(seen))
+
+
+def test_what_the_dashboard_shows_first_loads_no_tables_of_widths() -> None:
+    """They are a megabyte; who shows what is unusual gets the real ones."""
+    code = (
+        "import sys, kasmon.tui.page; from kasmon.model.text import cells; cells('done · 3 lines … ✓ é');"
+        "print('wcwidth' in sys.modules); print(cells('日本'), 'wcwidth' in sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-P", "-c", code], capture_output=True, text=True, check=True)
+
+    assert ["False", "4 True"] == done.stdout.splitlines()

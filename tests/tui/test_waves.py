@@ -15,6 +15,7 @@ from kasmon.model.plan.run import TaskState
 from kasmon.model.plan.spec import Plan
 from kasmon.model.radar import Collides
 from kasmon.supervisor.plans.boards import Board
+from kasmon.tui import live
 from kasmon.tui.app import Kasmon
 from kasmon.tui.keys import Keys
 from kasmon.tui.live import LiveWorld
@@ -22,6 +23,7 @@ from kasmon.tui.look import Look
 from kasmon.tui.theme import DEFAULT, shipped
 from kasmon.tui.wave_deeds import meant, offered
 from kasmon.tui.wave_head import asked_lines
+from kasmon.tui.wave_read import task_rows
 from kasmon.tui.wave_room import CARD, Room
 from kasmon.tui.wave_screen import WaveScreen
 from kasmon.tui.wave_words import Moment, agent_of, cost, narrow, said, standing, wide
@@ -424,7 +426,7 @@ async def test_a_refusal_is_said_and_the_board_stays() -> None:
         world_of(pilot).refusing = RefusedError("plan 'parser' is over: done.")
         await waves("w", "r")(pilot)
 
-        await auntil(lambda: "plan 'parser' is over" in text_of(pilot.app), what="the word")
+        await auntil(lambda: "Plan 'parser' is over" in text_of(pilot.app), what="the word")
         assert "Task 5 failed" in text_of(pilot.app)
 
 
@@ -474,6 +476,16 @@ async def test_space_shows_what_the_task_is_told_and_what_its_check_printed() ->
         text = text_of(pilot.app)
         assert "Mind the tests." in text
         assert "E  AssertionError: 3 != 4" in text
+
+
+@pytest.mark.parametrize(("agent", "reads"), [("scripted", False), ("claude", True)])
+def test_only_of_a_scripted_agent_the_script_is_not_what_a_person_reads(agent: str, reads: bool) -> None:
+    acts = task(1, "Write the lexer", 1, agent=agent, body="prompt Write it.\nusage 18400 2210")
+    plan = msgspec.structs.replace(PLAN, tasks=(acts,))
+    read = "\n".join(row.text for row in task_rows(board({}, plan), acts, 60))
+
+    assert "Write it." in read
+    assert reads is ("usage 18400" in read)
 
 
 async def test_a_board_that_changes_while_it_is_open_shows_it_and_keeps_the_cursor() -> None:
@@ -639,3 +651,21 @@ async def test_a_real_kasmon_tells_of_its_plans_and_notes_what_is_decided(house:
     desk.locks.pop().let_go()
 
     assert [T.WAITING, T.SKIPPED] == [each.run.of("1").state for each in (first, second)]
+
+
+async def test_a_plan_that_is_begun_later_is_told_too(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Until there is one, what reads plans is not even loaded."""
+    monkeypatch.setattr(live, "RECONCILE_S", 0.01)
+    feed = cast("AsyncGenerator[tuple[Board, ...]]", LiveWorld(house.places).boards())
+    desk = Desk(house)
+    async with asyncio.timeout(10):
+        assert () == await anext(feed)
+        waits = asyncio.ensure_future(anext(feed))
+        book = await asyncio.to_thread(desk.begin)
+        told = await waits
+        while not told:  # a plan's folder is there before its facts are
+            told = await anext(feed)
+    await feed.aclose()
+    desk.locks.pop().let_go()
+
+    assert [book.plan] == [each.id for each in told]

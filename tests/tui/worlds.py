@@ -1,7 +1,7 @@
 """A world that stands still: it gives what it was given, and remembers what was wanted of it."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
 from typing import Any
 
 from textual.app import App
@@ -19,8 +19,9 @@ from kasmon.model.radar import Collides
 from kasmon.store.log import START, Cursor
 from kasmon.supervisor.plans.boards import Board
 from kasmon.supervisor.sandbox_past import SandboxPast
+from kasmon.supervisor.search import Found
 from kasmon.tui.link import TerminalLink, TerminalWish
-from kasmon.tui.world import Confined, Facts, Heard, Settings, Wanted
+from kasmon.tui.world import Confined, Facts, Heard, Recorded, Sandboxes, Settings, TierOffer, Wanted
 
 OFFERS = (
     Offer(name="claude", modes=(Mode.TMUX, Mode.SDK)),
@@ -29,10 +30,10 @@ OFFERS = (
     Offer(name="gemini", modes=(), problem="'gemini' is not on PATH"),
 )
 JAILED = (
-    Offer(name="claude", modes=(Mode.TMUX, Mode.SDK), jails=(Mode.TMUX, Mode.SDK), sandbox="jail"),
-    Offer(name="shell", modes=(Mode.TMUX,), jails=(Mode.TMUX,)),
-    Offer(name="scripted", modes=(Mode.SDK, Mode.TMUX), jails=(Mode.TMUX,)),
-    Offer(name="interpreters", modes=(Mode.INTERPRETER,), jails=(Mode.INTERPRETER,), sandbox="jail"),
+    Offer(name="claude", modes=(Mode.TMUX, Mode.SDK), confines=(Mode.TMUX, Mode.SDK), sandbox="jail"),
+    Offer(name="shell", modes=(Mode.TMUX,), confines=(Mode.TMUX,)),
+    Offer(name="scripted", modes=(Mode.SDK, Mode.TMUX), confines=(Mode.TMUX,)),
+    Offer(name="interpreters", modes=(Mode.INTERPRETER,), confines=(Mode.INTERPRETER,), sandbox="jail"),
 )
 GETS = Confined(
     lines=(
@@ -85,10 +86,16 @@ class StillWorld:
         self.pasts: Mapping[str, SandboxPast] = {}
         self.asked_turns: list[int] = []
         self.confinement = Confined()
+        self.confining: list[tuple[str, str]] = []
+        self.may_be = Sandboxes(tiers=(TierOffer(tier="jail"),))
         self.offered: Sequence[Offer] = OFFERS
         self.collided: asyncio.Queue[Mapping[SessionId, Collides]] = asyncio.Queue()
         self.foreign: Sequence[Candidate] = ()
         self.hosts: Sequence[str] = ()
+        self.finds: Mapping[str, Sequence[Found]] = {}
+        self.searched: list[str] = []
+        self.records: Mapping[str, Recorded] = {}
+        self.is_searchable = False
         self.wished: list[Wanted] = []
         self.refusing: KasmonError | None = None
         self.refusing_for: dict[str, KasmonError] = {}
@@ -97,6 +104,7 @@ class StillWorld:
         self.link = StillLink(self)
         self.has_tmux = True
         self.holding_secrets = False
+        self.notices: dict[str, str] = {}
         self._secrets_go = asyncio.Event()
 
     @property
@@ -136,10 +144,17 @@ class StillWorld:
             raise error
         return self.word
 
-    async def offers(self) -> Sequence[Offer]:
+    async def offers(self, folder: str = "", /) -> Sequence[Offer]:
         return self.offered
 
-    async def confined(self, agent: str, mode: Mode | None, workdir: str, /) -> Confined:
+    async def folder_notice(self, folder: str, /) -> str:
+        return self.notices.get(folder, "")
+
+    async def sandboxes(self) -> Sandboxes:
+        return self.may_be
+
+    async def confined(self, agent: str, mode: Mode | None, workdir: str, tier: str, /) -> Confined:
+        self.confining.append((agent, tier))
         return self.confinement
 
     async def machines(self) -> Sequence[str]:
@@ -157,6 +172,23 @@ class StillWorld:
         if self.refusing is not None:
             raise self.refusing
         return self.panes.get(session, ())
+
+    async def search(self, words: str, /) -> AsyncGenerator[Found, None]:
+        self.searched.append(words)
+        if self.refusing is not None:
+            raise self.refusing
+        for found in self.finds.get(words, ()):
+            yield found
+
+    async def recorded(self, session: SessionId, line: int | None, at: float, /) -> Recorded:
+        return self.records.get(session, Recorded())
+
+    async def fact(self, session: SessionId, place: int, /) -> Event | None:
+        events = self.transcripts.get(session, ())
+        return events[place] if place < len(events) else None
+
+    async def keep_searchable(self) -> None:
+        self.is_searchable = True
 
     async def explained(self, session: SessionId, /) -> Sequence[str]:
         if self.refusing is not None:

@@ -3,8 +3,10 @@
 It is `copied` by the fork, or started `anew`, or so with `otherwise` given arguments and variables.
 """
 
+import atexit
 import os
 import sys
+import threading
 from pathlib import Path
 
 from kasmon.tui import guard
@@ -18,6 +20,7 @@ def dashboard() -> int:
         notes.write(f'["pids", [{os.getppid()}, {os.getpid()}]]\n["home", "{os.environ["HOME"]}"]\n')
     app = Tapped(Path(sys.argv[1]), Modes())
     how, code = sys.argv[2], int(sys.argv[3])
+    atexit.register(threading.Event().wait)  # what a library may do: Python's own end would never come
     if how == "leave":
         app.call_later(lambda: app.set_timer(0.3, lambda: app.exit(return_code=code)))
     elif how == "vanish":

@@ -7,6 +7,7 @@ import asyncio
 import json
 import signal
 import sys
+import threading
 from pathlib import Path
 
 from textual import events
@@ -16,6 +17,7 @@ from textual.widgets import Static
 
 from kasmon.host.wire import Cursor, Focus, Keys, Modes, Paste, Rows, Scroll
 from kasmon.model.permission import SessionId
+from kasmon.tui import hygiene
 from kasmon.tui.driver import TapDriver
 from kasmon.tui.focus import FocusView
 from kasmon.tui.hygiene import keep_clean
@@ -63,6 +65,9 @@ class Dialog(ModalScreen[None]):
 class Tapped(App[None]):
     CSS = "#side { height: 3; }"
 
+    sticks = False
+    """Its loop stands still once USR1 comes."""
+
     def __init__(self, notes: Path, modes: Modes, history: int = 0, is_kept_clean: bool = True) -> None:
         super().__init__(driver_class=TapDriver)
         self.notes, self.modes, self.history, self.is_kept_clean = Notes(notes), modes, history, is_kept_clean
@@ -74,9 +79,9 @@ class Tapped(App[None]):
     def on_mount(self) -> None:
         if self.is_kept_clean:
             keep_clean(self)
-        loop = asyncio.get_running_loop()
-        loop.add_signal_handler(signal.SIGUSR1, lambda: self.call_later(self._open_dialog))
-        loop.add_signal_handler(signal.SIGUSR2, self._stop_in_the_middle)
+        call, asked = asyncio.get_running_loop().call_soon_threadsafe, self._stand_still if self.sticks else self._ask
+        signal.signal(signal.SIGUSR1, lambda *_: call(asked))
+        signal.signal(signal.SIGUSR2, lambda *_: call(self._stop_in_the_middle))
         view = self.query_one(FocusView)
         view.show(
             Rows(
@@ -95,6 +100,16 @@ class Tapped(App[None]):
     def _enter(self) -> None:
         self.query_one(FocusView).enter()
         self.call_after_refresh(lambda: self.notes.note("live", None))
+
+    def _ask(self) -> None:
+        self.call_later(self._open_dialog)
+
+    def _stand_still(self) -> None:
+        """The loop runs no more."""
+        self.notes.note("stuck", None)
+        lock = threading.Lock()
+        lock.acquire()
+        lock.acquire()
 
     async def _open_dialog(self) -> None:
         await self.push_screen(Dialog())
@@ -123,5 +138,7 @@ if __name__ == "__main__":
     tapped = Tapped(
         Path(sys.argv[1]), Modes(**asked.get("modes", {})), asked.get("history", 0), asked.get("clean", True)
     )
+    tapped.sticks = asked.get("sticks", False)
+    hygiene.LAST_RESORT_S = asked.get("last_resort_s", 5.0)  # type: ignore[misc]  # the test waits for it
     tapped.run()
     sys.exit(tapped.return_code)

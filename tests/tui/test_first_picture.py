@@ -1,0 +1,132 @@
+"""What is drawn first is right already, and what changes in one line draws that line alone."""
+
+import asyncio
+import os
+from collections.abc import AsyncGenerator, Iterator
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+from textual.screen import Screen
+
+from kasmon.host.alive import HostLock
+from kasmon.model.command import Launch, Mode
+from kasmon.model.event import RequestOpened, SessionCreated, SessionStarted
+from kasmon.model.fleet import Fleet
+from kasmon.model.permission import Decision, Request, RequestId, SessionId, sealed
+from kasmon.paths import Places, places, write_private
+from kasmon.store.log import EventLog
+from kasmon.tui.app import Kasmon
+from kasmon.tui.ask_screen import AskScreen
+from kasmon.tui.lines import DrawnLine, Lines
+from kasmon.tui.live import LiveWorld
+from kasmon.tui.paint import RowsUpdate
+from tests.fleets import NOW, asking, command, fleet, working
+from tests.scenes import kasmon, settled
+from tests.tui.worlds import text_of
+
+THUMB = dict.fromkeys(map(ord, "▁▂▃▄▅▆▇█"), " ")
+"""Where the thumb of a scrollbar ends, in an eighth of a row, is told a picture later."""
+MANY_LINES = "\n".join(f"echo {number}" for number in range(60))
+
+
+def watched(app: Kasmon, monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, Any, str]]:
+    """The screen of each picture from now on, what is drawn of it, and all text that it shows then."""
+    pictures: list[tuple[str, Any, str]] = []
+    display = app._display
+
+    def displayed(screen: Screen[Any], drawn: Any) -> None:
+        pictures.append((type(screen).__name__, drawn, text_of(app)))
+        display(screen, drawn)
+
+    monkeypatch.setattr(app, "_display", displayed)
+    return pictures
+
+
+@pytest.mark.parametrize("words", ["make && rm -rf build", MANY_LINES], ids=["one line", "many lines"])
+async def test_the_first_picture_of_a_card_shows_what_the_last_one_shows(
+    words: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing on it moves under a person's eyes, and nobody waits for a second picture."""
+    app = kasmon(fleet(asking("fix-auth", command("fix-auth", words)), working("docs")))
+    async with app.run_test(size=(120, 40)) as pilot:
+        await settled(pilot)
+        pictures = watched(app, monkeypatch)
+        await pilot.press("i")
+        await pilot.pause()
+        shown = [text for screen, _, text in pictures if screen == AskScreen.__name__]
+
+        assert words[:4] in shown[0]
+        assert shown[0].translate(THUMB) == text_of(app).translate(THUMB)
+
+
+async def test_a_session_that_goes_on_draws_its_row_and_its_head_and_nothing_else(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    before, after = (fleet(working("docs", said)) for said in ("one", "two"))
+    app = kasmon(before)
+    async with app.run_test(size=(120, 40)) as pilot:
+        await settled(pilot)
+        pictures = watched(app, monkeypatch)
+        app._take(after)
+        await pilot.pause()
+
+        assert pictures
+        assert all(isinstance(drawn, RowsUpdate) for _, drawn, _ in pictures)
+        assert all(1 == len(drawn.rows) for _, drawn, _ in pictures)
+
+
+async def test_lines_that_say_something_else_lay_nothing_out_anew_unless_there_are_more() -> None:
+    app = kasmon(fleet(working("docs")))
+    async with app.run_test(size=(120, 40)) as pilot:
+        await settled(pilot)
+        lines, laid_out = Lines(app.look), []
+        await app.screen.mount(lines)
+        lines.say(DrawnLine((("one", "text"),)))
+        await pilot.pause()
+        app.screen.screen_layout_refresh_signal.subscribe(lines, lambda _: laid_out.append(lines.size.height))
+        lines.say(DrawnLine((("another", "text"),)))
+        await pilot.pause()
+        assert [] == laid_out
+
+        lines.say(DrawnLine((("one", "text"),)), DrawnLine((("two", "text"),)))
+        await pilot.pause()
+        assert [2] == laid_out[-1:]
+
+
+@pytest.fixture
+def one_asks(tmp_path: Path) -> Iterator[tuple[Places, SessionId]]:
+    """A session in a project, with a host and a secret, that asks."""
+    own, session, folder = places(), SessionId("sone"), tmp_path / "in"
+    own.folder(session).mkdir(parents=True)
+    launch = Launch(session=session, name="one", agent="x", mode=Mode.SDK, backend="x", workdir=str(folder))
+    (tmp_path / ".git").mkdir()
+    folder.mkdir()
+    write_private(own.environment(session), b"KEY=long-enough-a-secret\0")
+    EventLog(own.fleet_log).append(SessionCreated(at=NOW, launch=launch))
+    ask = Request(id=RequestId("r"), session=session, tool="Bash", title="", shown="x", choices=(Decision.ALLOW,))
+    EventLog(own.log(session)).append(SessionStarted(at=NOW, backend="x", workdir=str(folder), pid=os.getpid()))
+    EventLog(own.log(session)).append(RequestOpened(at=NOW, request=sealed(ask)))
+    lock = HostLock(own.host_lock(session))
+    assert lock.take()
+    yield own, session
+    lock.let_go()
+
+
+async def test_what_a_card_must_not_show_is_known_when_the_request_is_told(
+    one_asks: tuple[Places, SessionId], tmp_path: Path
+) -> None:
+    """Else a thread reads it while the dashboard is busy with the news, and waits for its turn."""
+    own, session = one_asks
+    world = LiveWorld(own)
+    changes = cast(AsyncGenerator[Fleet, None], world.changes())
+    try:
+        told = await anext(changes)
+        await asyncio.to_thread(own.environment(session).unlink)
+
+        assert [True] == [bool(each.asks) for each in told.sessions]
+        assert ("long-enough-a-secret",) == await world.secrets(session)
+        assert str(tmp_path) == await world.project(session)
+    finally:
+        await changes.aclose()
+        await asyncio.to_thread(world.close)
