@@ -13,6 +13,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
+from typing import Final
 
 import msgspec
 import psutil
@@ -28,7 +29,9 @@ from kasmon.tmux.server import Server
 GRACE_S = 3.0
 """How long a host may take to end by itself, in seconds."""
 CLEAR_S = 10.0
-"""How long it is tried to leave nothing behind."""
+"""How long it is tried to leave nothing behind, in seconds."""
+MACHINES: Final = ("image", "machines")
+"""Folders in a state folder that hold what machines are made from; to make one changes nothing in them."""
 
 
 class Record(msgspec.Struct, frozen=True, kw_only=True):
@@ -53,6 +56,9 @@ class Scratch:
             (self.folder / name).mkdir(mode=0o700)
         self.places = scratch_places(self.folder)
         self.places.make()
+        for name in MACHINES:  # it takes minutes to build: where that was done, it is used
+            if (real.state / name).is_dir():
+                (self.places.state / name).symlink_to(real.state / name)
         self._record = real.demos / f"{self.folder.name}.json"
         record = Record(folder=str(self.folder), pid=os.getpid(), started=started_at(os.getpid()), boot=boot())
         write_private(self._record, msgspec.json.encode(record) + b"\n")

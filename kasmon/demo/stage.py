@@ -18,12 +18,8 @@ from kasmon.supervisor.verb import NewSession, create
 
 AT_ONCE = 4
 """How many sessions are started side by side: starting a host is work for a core."""
-
-
 NEVER_READY_S = 1.5
-"""How long it is waited for an agent that takes for ever to start."""
-
-
+"""How long it is waited for an agent that takes for ever to start, in seconds."""
 FULL: Final = 12
 """From so many agents on a plan runs beside them, and there are sandboxes."""
 
