@@ -14,7 +14,7 @@ class Figure(msgspec.Struct, frozen=True, kw_only=True):
 
     name: str
     value: float
-    unit: Literal["ms", "% of a core", "MB", "x", "prompts"]
+    unit: Literal["ms", "% of a core", "MB", "x", "prompts", "machines", "bytes/s"]
     target: float | None = None
     """What we want `judged` to be at most; None where it is only told."""
     limit: float | None = None

@@ -1,39 +1,23 @@
-"""What a fleet of 200 terminals costs: idle, with 20 at work, and while one of them floods."""
+"""What a fleet of 200 terminals costs with 20 at work, and how late their output is on the screen."""
 
 import re
 import time
+from collections.abc import Sequence
 
 from kasmon.bench.figure import Figure, percentile
 from kasmon.bench.fleet import below, program, terminals
-from kasmon.bench.process import family
+from kasmon.bench.process import family, share_of_a_core
+from kasmon.bench.stage import scratch, session_id
 from kasmon.bench.startup import KASMON
 from kasmon.bench.terminal import Terminal, environment, reading, settle
 from kasmon.paths import Places
+from kasmon.tmux.server import Server
 
 FLEET = 200
 BUSY = 20
 STAMP = re.compile(rb"T(\d{9,20})T")
 IDLE = ("cat",)
-
-
-def idle(seconds: float) -> Figure:
-    """Dashboard, tmux host and tmux server over *seconds*, with 200 idle sessions."""
-    with terminals([(f"idle-{n:03d}", IDLE) for n in range(FLEET)]) as (where, _):
-        terminal = Terminal(KASMON, environment(where.environment_variables()))
-        try:
-            terminal.until(b"idle-00")
-            settle(terminal, 6.0)
-            share = reading(terminal, _counted(terminal, where), seconds)
-        finally:
-            terminal.close()
-    return Figure(
-        name=f"{FLEET} idle tmux sessions",
-        value=share,
-        unit="% of a core",
-        target=1.5,
-        samples=1,
-        note="dashboard, tmux host and tmux server together",
-    )
+SETTLE_S = 2.0
 
 
 def busy(seconds: float) -> list[Figure]:
@@ -55,6 +39,7 @@ def busy(seconds: float) -> list[Figure]:
             share = reading(terminal, pids, seconds)
         finally:
             terminal.close()
+    alone = _alone([argv for _, argv in programs], seconds)
     return [
         Figure(
             name="output to preview, p95",
@@ -72,7 +57,19 @@ def busy(seconds: float) -> list[Figure]:
             samples=1,
             note="ten lines a second each; dashboard, tmux host and tmux server together",
         ),
+        Figure(name="the same panes in a tmux that nobody listens to", value=alone, unit="% of a core", samples=1),
     ]
+
+
+def _alone(commands: Sequence[Sequence[str]], seconds: float) -> float:
+    """What a tmux server set up as ours takes, while *commands* run in its panes and no client is there."""
+    with scratch() as where:
+        server = Server(where.tmux_socket)
+        pid = server.start()
+        for number, argv in enumerate(commands):
+            server.create(session_id(number), argv)
+        time.sleep(SETTLE_S)
+        return share_of_a_core([pid], seconds)
 
 
 def _counted(terminal: Terminal, where: Places) -> list[int]:

@@ -7,7 +7,7 @@ import asyncio
 import random
 import sys
 import time
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
 
 import msgspec
 
@@ -16,6 +16,7 @@ from kasmon.config import Offer
 from kasmon.host.wire import FromTerminal
 from kasmon.model.candidate import Candidate
 from kasmon.model.command import Mode
+from kasmon.model.event import Event
 from kasmon.model.fleet import Fleet
 from kasmon.model.permission import SessionId
 from kasmon.model.radar import Collides
@@ -24,8 +25,9 @@ from kasmon.model.state import SessionState
 from kasmon.store.log import START, Cursor
 from kasmon.supervisor.plans.boards import Board
 from kasmon.supervisor.sandbox_past import SandboxPast
+from kasmon.supervisor.search import Found
 from kasmon.tui.app import Kasmon
-from kasmon.tui.world import Confined, Facts, Heard, Settings, Wanted
+from kasmon.tui.world import Confined, Facts, Heard, Recorded, Sandboxes, Settings, Wanted
 
 
 class MovingWorld:
@@ -73,11 +75,27 @@ class MovingWorld:
     async def foreign_panes(self) -> Sequence[Candidate]:
         return ()
 
-    async def offers(self) -> Sequence[Offer]:
+    async def offers(self, folder: str = "", /) -> Sequence[Offer]:
         return ()
+
+    async def folder_notice(self, folder: str, /) -> str:
+        return ""
 
     async def printed(self, session: SessionId, /) -> Sequence[str]:
         return ()
+
+    async def search(self, words: str, /) -> AsyncGenerator[Found, None]:
+        await asyncio.Event().wait()
+        yield Found(self._sessions[0], ())
+
+    async def keep_searchable(self) -> None:
+        """Nothing is searched."""
+
+    async def recorded(self, session: SessionId, line: int | None, at: float, /) -> Recorded:
+        return Recorded()
+
+    async def fact(self, session: SessionId, place: int, /) -> Event | None:
+        return None
 
     async def explained(self, session: SessionId, /) -> Sequence[str]:
         return ()
@@ -89,7 +107,10 @@ class MovingWorld:
     async def diff(self, session: SessionId, /) -> str:
         return ""
 
-    async def confined(self, agent: str, mode: Mode | None, workdir: str, /) -> Confined:
+    async def sandboxes(self) -> Sandboxes:
+        return Sandboxes()
+
+    async def confined(self, agent: str, mode: Mode | None, workdir: str, tier: str, /) -> Confined:
         return Confined()
 
     async def machines(self) -> Sequence[str]:

@@ -11,6 +11,7 @@ import psutil
 
 from kasmon.bench import (
     asking,
+    curve,
     delivery,
     evidence,
     flood,
@@ -20,10 +21,12 @@ from kasmon.bench import (
     keeping,
     load,
     long,
+    memories,
     plans,
     radar,
     rows,
     runs,
+    search,
     startup,
     talk,
 )
@@ -40,7 +43,7 @@ def scenes(rounds: int, seconds: float) -> dict[str, Scene]:
         "ls": partial(startup.ls, rounds),
         "memory": partial(startup.memory, 3),
         "focus": partial(focus.key_to_glyph, 3),
-        "idle": partial(load.idle, seconds),
+        **{f"rest-{count}": partial(curve.resting, count, seconds) for count in (10, 50, 200, 1000)},
         "busy": partial(load.busy, seconds),
         "evidence": partial(evidence.observing, seconds),
         "evidence-late": partial(evidence.changes, seconds),
@@ -52,6 +55,7 @@ def scenes(rounds: int, seconds: float) -> dict[str, Scene]:
         "dialog": partial(asking.event_to_dialog, 4 * rounds),
         "plan": plans.running,
         "plan-file": partial(plans.reading, rounds),
+        "search": partial(search.searching, rounds),
         "radar": partial(radar.sweeping, rounds),
         "jail": partial(jails.ready, 3 * rounds),
         "jails": partial(jails.many, seconds),
@@ -59,6 +63,13 @@ def scenes(rounds: int, seconds: float) -> dict[str, Scene]:
         "standby": partial(runs.standby, 4 * rounds),
         "run-host": partial(runs.through_host, 20 * rounds),
         "checkpoint": partial(keeping.keeping, rounds),
+        "microvm-boot": partial(memories.booted, 3),
+        "microvm-clone": partial(memories.copied, rounds),
+        "microvm-pause": partial(memories.paused, "microvm", rounds),
+        "microvm-resume": partial(memories.resumed, "microvm", rounds),
+        "microvm-clones": memories.many,
+        "gvisor-checkpoint": partial(memories.paused, "gvisor", rounds),
+        "gvisor-restore": partial(memories.resumed, "gvisor", rounds),
         **{f"host-{agent}": partial(hosts.host, agent, 3) for agent in ("scripted", *hosts.REAL)},
     }
 
@@ -95,7 +106,7 @@ def main(names: Sequence[str] = (), *, rounds: int = 9, seconds: float = 10.0, j
 
 def _left_out(left_out: Mapping[str, str]) -> list[str]:
     """Lines that say what was not measured, and why."""
-    return ["", *(f"{name} was left out: {why}" for name, why in left_out.items())] if left_out else []
+    return ["", *(f"{name}: not measured: {why}" for name, why in left_out.items())] if left_out else []
 
 
 def machine() -> str:

@@ -19,6 +19,9 @@ ESCAPES = re.compile(
     rb"\x1b(?:\[[0-9;:?<>=!]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[PX^_][^\x1b]*\x1b\\|[ -/]*[0-~])"
 )
 
+OVERLAP_BYTES = 2048
+"""So much of what was seen before is looked at again: what is waited for may come in pieces, with escapes in it."""
+
 
 class Terminal:
     """*argv* in a pty of *columns* x *rows*; `close` it."""
@@ -49,8 +52,10 @@ class Terminal:
         seen = b""
         deadline = time.perf_counter() + limit_s
         while time.perf_counter() < deadline:
+            before = len(seen)
             seen += self.read(max(0.0, deadline - time.perf_counter()))
-            if text in seen or text in ESCAPES.sub(b"", seen):
+            new = seen[max(0, before - OVERLAP_BYTES) :]
+            if text in new or text in ESCAPES.sub(b"", new):
                 return time.perf_counter()
         raise TimeoutError(f"{text!r} did not show; the last of it was {ESCAPES.sub(b'', seen)[-300:]!r}")
 

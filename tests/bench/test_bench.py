@@ -74,7 +74,7 @@ def test_a_host_is_weighed_beside_bare_python(
 @pytest.mark.usefixtures("no_agents")
 def test_an_agent_that_is_not_installed_is_left_out_with_the_reason(capsys: pytest.CaptureFixture[str]) -> None:
     assert 0 == run.main(["host-claude"])
-    assert "host-claude was left out: cannot start 'claude': 'claude' is not on PATH." in capsys.readouterr().out
+    assert "host-claude: not measured: cannot start 'claude': 'claude' is not on PATH." in capsys.readouterr().out
 
     assert 0 == run.main(["host-gemini"], json=True)
     assert "'gemini' is not on PATH" in json.loads(capsys.readouterr().out)["left_out"]["host-gemini"]

@@ -1,0 +1,102 @@
+"""What a fleet that rests costs by its size: 10, 50, 200 and 1,000 sessions, and what is written for them.
+
+Of up to 50 every second one is structured, with a host and an agent of its own; more are terminals.
+"""
+
+import asyncio
+import threading
+
+import psutil
+
+from kasmon.bench.figure import Figure
+from kasmon.bench.fleet import below, terminals
+from kasmon.bench.process import family, share_of_a_core
+from kasmon.bench.startup import KASMON
+from kasmon.bench.terminal import Terminal, environment, settle
+from kasmon.config import Config
+from kasmon.host.alive import lock_holder
+from kasmon.model.command import Mode
+from kasmon.paths import Places
+from kasmon.supervisor.verb import NewSession, create
+
+IDLE = ("cat",)
+SETTLE_S = 65.0
+"""Since when a session rests is told in seconds for its first minute; then its row stands still."""
+DASHBOARD_OF_50 = 1.0
+"""What the dashboard may take with 50 sessions at rest, in percent of a core."""
+ALL_OF_200 = 1.5
+"""What everything may take with 200 of them."""
+MIXED = 50
+COLUMNS, ROWS = 120, 40
+
+
+def resting(count: int, seconds: float) -> list[Figure]:
+    """The dashboard, its helpers and its terminal over *seconds*, with *count* idle sessions."""
+    structured = count // 2 if count <= MIXED else 0
+    with terminals([(f"idle-{number:04d}", IDLE) for number in range(count - structured)]) as (where, _):
+        hosts = asyncio.run(_structured(where, structured))
+        terminal = Terminal(KASMON, environment(where.environment_variables()), columns=COLUMNS, rows=ROWS)
+        try:
+            terminal.until(b"idle-00")
+            settle(terminal, SETTLE_S)
+            own = [process.pid for process in family([terminal.pid])]
+            dashboard, helpers, written = _observed(terminal, own, [*below(where), *hosts], seconds)
+        finally:
+            terminal.close()
+    return [
+        Figure(
+            name=f"{count:,} sessions at rest, all processes",
+            value=dashboard + helpers,
+            unit="% of a core",
+            target=ALL_OF_200 if count == 200 else None,
+            samples=1,
+            note=f"{structured} of them structured, with a host and an agent each" if structured else "all in tmux",
+        ),
+        Figure(
+            name=f"the dashboard with {count:,} sessions at rest",
+            value=dashboard,
+            unit="% of a core",
+            target=DASHBOARD_OF_50 if count == 50 else None,
+            samples=1,
+        ),
+        Figure(
+            name=f"written to the terminal with {count:,} sessions at rest",
+            value=written / seconds,
+            unit="bytes/s",
+            target=0.0,
+            samples=1,
+        ),
+    ]
+
+
+async def _structured(where: Places, count: int) -> list[int]:
+    """Start *count* structured sessions that nobody says anything to; the pids of their hosts and agents."""
+    hosts = []
+    for number in range(count):
+        wanted = NewSession(name=f"sdk-{number:04d}", agent="scripted", mode=Mode.SDK, workdir="/")
+        hosts.append(lock_holder(where.host_lock(await create(where, Config(), wanted))) or 0)
+    return [process.pid for process in family([pid for pid in hosts if pid])]
+
+
+def _observed(terminal: Terminal, own: list[int], helpers: list[int], seconds: float) -> tuple[float, float, int]:
+    """What *own* and *helpers* use, each in percent of a core, and how many bytes come to *terminal* meanwhile."""
+    written, ended = 0, threading.Event()
+
+    def read() -> None:
+        nonlocal written
+        while not ended.is_set():
+            written += len(terminal.read(0.05))
+
+    before = _spent(helpers)
+    reader = threading.Thread(target=read)
+    reader.start()
+    try:
+        dashboard = share_of_a_core(own, seconds)
+    finally:
+        ended.set()
+        reader.join()
+    return dashboard, 100.0 * (_spent(helpers) - before) / seconds, written
+
+
+def _spent(pids: list[int]) -> float:
+    return sum(sum(psutil.Process(pid).cpu_times()[:2]) for pid in pids)
