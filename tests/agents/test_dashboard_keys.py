@@ -47,7 +47,15 @@ def made(stack: Stack) -> list[str]:
 
 def sleepers(stack: Stack) -> list[psutil.Process]:
     """The processes of the agent that run SLEEP."""
-    return [process for process in family(stack.agent.home) if "import time;time.sleep(61)" in process.cmdline()[-1:]]
+    return [process for process in family(stack.agent.home) if "import time;time.sleep(61)" in words(process)[-1:]]
+
+
+def words(process: psutil.Process) -> list[str]:
+    """What it was started with; nothing where it has just ended."""
+    try:
+        return process.cmdline()
+    except psutil.Error:
+        return []
 
 
 def steps(offers: tuple[str, ...], here: str, there: str) -> int:

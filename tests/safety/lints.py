@@ -2,7 +2,10 @@
 
 import ast
 from collections.abc import Callable, Iterator
+from functools import cache
 from typing import Final, NamedTuple, TypeAlias
+
+from tests.syntax import nodes
 
 
 class Finding(NamedTuple):
@@ -83,8 +86,11 @@ WRITERS: Final = frozenset(
     {
         ("kasmon/paths.py", "write_private"),
         ("kasmon/store/log.py", "append"),  # one line under flock, 0600
-        ("kasmon/store/rules.py", "_locked"),  # a lock, 0600
+        ("kasmon/store/lock.py", "locked"),  # a lock, 0600
         ("kasmon/store/index.py", "_opened"),  # 0600, a cache
+        ("kasmon/supervisor/export.py", "write"),  # a new file of a person, 0600
+        ("kasmon/store/search.py", "_opened"),  # likewise
+        ("kasmon/store/record.py", "append"),  # one line of its only writer, 0600
         ("kasmon/host/alive.py", "take"),  # a lock, 0600
         ("kasmon/emit.py", "_append"),  # a hook's note, 0600, one line under flock
         ("kasmon/backends/tmux/hooks.py", "_emptied"),  # the notes, once all of them were read
@@ -98,7 +104,7 @@ WRITERS: Final = frozenset(
         ("kasmon/sandbox/checkpoint/unpack.py", "_write_file"),  # a checkpoint's file, with its own mode
         ("kasmon/sandbox/checkpoint/unpack.py", "settle_folder"),  # likewise a folder's mode
         ("kasmon/sandbox/inside/file.py", "write"),  # inside a sandbox: a volatile file with the mode that is wanted
-        ("kasmon/sandbox/inside/mirror.py", "take"),  # inside a sandbox: its workspace, each file with its own mode
+        ("kasmon/sandbox/inside/mirror.py", "_put"),  # inside a sandbox: its workspace, each file with its own mode
         ("kasmon/sandbox/inside/mirror.py", "_note"),  # inside a sandbox: what its workspace was
         ("kasmon/sandbox/inside/place.py", "write"),  # inside a sandbox: what interpreters are given, 0600
         ("kasmon/sandbox/inside/pystate.py", "save"),  # inside a sandbox: into a file of the line above
@@ -108,35 +114,41 @@ WRITERS: Final = frozenset(
         ("kasmon/sandbox/far/gift.py", "_written"),  # a file of a sandbox's workspace, with its own mode
         ("kasmon/sandbox/gvisor/bundle.py", "write"),  # the root inside, which anybody inside passes
         ("kasmon/sandbox/gvisor/runsc.py", "begin"),  # what runsc says, 0600
+        ("kasmon/sandbox/gvisor/writing.py", "_locked"),  # a lock, 0600
+        ("kasmon/sandbox/jail/tree.py", "_copy_folder"),  # a fork's files, each with its own mode, in a folder 0700
         ("kasmon/sandbox/memory.py", "_place"),  # a memory's files become 0600, whoever wrote them
         ("kasmon/sandbox/memory.py", "_copied"),  # a copy of one, which becomes 0600 there
         ("kasmon/sandbox/jail/ground.py", "_passable"),  # root's jails pass a folder of root's, and do no more
         ("kasmon/sandbox/jail/ground.py", "_readable"),  # what runs in every sandbox: anybody may read it
         ("kasmon/sandbox/jail/tree.py", "_copy_file"),  # a jail's copy of a file, 0600 or 0700, in a folder of ours
         ("kasmon/sandbox/jail/tree.py", "_made_open"),  # a folder of a jail's that is about to be removed, 0700
+        ("kasmon/sandbox/microvm/disks.py", "_make"),  # copies of programs, which those inside read
+        ("kasmon/sandbox/microvm/line/steward.py", "bring"),  # in the machine: a place for each of these to be seen at
         ("kasmon/sandbox/microvm/image.py", "_kernel"),  # what every machine starts from, and its QEMU reads by itself
         ("kasmon/sandbox/microvm/image.py", "_programs"),  # likewise: the files of its disk
-        ("kasmon/sandbox/microvm/line/mirror.py", "told"),  # a workspace's file, with its own mode
+        ("kasmon/sandbox/microvm/line/mirror.py", "take"),  # a workspace's file, with its own mode
+        ("kasmon/sandbox/microvm/line/mirror.py", "_set"),  # likewise a folder's mode
         ("kasmon/sandbox/microvm/line/mirror.py", "whole"),  # likewise
         ("kasmon/sandbox/microvm/line/steward.py", "asked"),  # inside a machine: the kernel's
         ("kasmon/sandbox/microvm/line/steward.py", "hello"),  # likewise
-        ("kasmon/sandbox/microvm/line/trees.py", "put"),  # inside a machine: a workspace's file, with its own mode
-        ("kasmon/sandbox/microvm/machine.py", "_clean"),  # a memory of ours, a secret's bytes in it
-        ("kasmon/sandbox/microvm/machine.py", "_write"),  # a memory, 0600, handed to QEMU open
+        ("kasmon/sandbox/scrub.py", "scrubbed_file"),  # a memory of ours, a secret's bytes in it
         ("kasmon/sandbox/microvm/packages.py", "_put"),  # a package's file, with its own mode, for a disk
         ("kasmon/sandbox/microvm/stock.py", "make"),  # an empty disk, in a folder of ours
+        ("kasmon/sandbox/microvm/writing.py", "written"),  # a memory, 0600, handed to QEMU open
         ("kasmon/bench/lag.py", "_probe"),  # the bench's own
     }
 )
 """Where a file may be written, by module and function."""
 
 
+@cache
 def functions(tree: ast.Module) -> dict[ast.AST, str]:
-    """The name of the innermost function that each node stands in."""
+    """The name of the innermost function that each call stands in, and each function's arguments."""
     inside: dict[ast.AST, str] = {}
 
     def go(node: ast.AST, name: str) -> None:
-        inside[node] = name
+        if isinstance(node, ast.Call | ast.arguments):
+            inside[node] = name
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             name = node.name
         for child in ast.iter_child_nodes(node):
@@ -146,12 +158,14 @@ def functions(tree: ast.Module) -> dict[ast.AST, str]:
     return inside
 
 
-def calls(tree: ast.Module) -> Iterator[tuple[ast.Call, str]]:
+@cache
+def calls(tree: ast.Module) -> tuple[tuple[ast.Call, str], ...]:
     """Every call, with the last part of what is called."""
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Call):
-            name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
-            yield node, name
+    return tuple(
+        (node, node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", ""))
+        for node in nodes(tree)
+        if isinstance(node, ast.Call)
+    )
 
 
 def keyword(call: ast.Call, name: str) -> ast.expr | None:
@@ -173,7 +187,7 @@ def wrapped(tree: ast.Module) -> set[str]:
     """The names that are only ever given to something wrapped: `quiet = Content(text)`."""
     given = [
         (target.id, node.value)
-        for node in ast.walk(tree)
+        for node in nodes(tree)
         if isinstance(node, ast.Assign)
         for target in node.targets
         if isinstance(target, ast.Name)
@@ -189,10 +203,10 @@ def of_inputs(tree: ast.Module) -> set[ast.AST]:
     """Everything within classes that are an `Input`: its placeholder is plain text, other widgets' are markup."""
     inputs = [
         node
-        for node in ast.walk(tree)
+        for node in nodes(tree)
         if isinstance(node, ast.ClassDef) and any(ast.unparse(base) in ("Input", "LineBox") for base in node.bases)
     ]
-    return {node for each in inputs for node in ast.walk(each)}
+    return {node for each in inputs for node in nodes(each)}
 
 
 def no_foreign_markup(tree: ast.Module, path: str) -> Iterator[Finding]:
@@ -213,7 +227,7 @@ def no_foreign_markup(tree: ast.Module, path: str) -> Iterator[Finding]:
             known = isinstance(word.value, ast.Name) and word.value.id in safe
             if word.arg in MARKUP_WORDS and call not in plain and not known and not is_ours(word.value):
                 yield Finding(call.lineno, f"{word.arg}= reads markup: give it Content(...)")
-    for node in ast.walk(tree):
+    for node in nodes(tree):
         if isinstance(node, ast.Assign | ast.AnnAssign):
             targets = node.targets if isinstance(node, ast.Assign) else [node.target]
             for target in targets:
@@ -238,7 +252,7 @@ def no_tmux_elsewhere(tree: ast.Module, path: str) -> Iterator[Finding]:
     if path.startswith("kasmon/tmux/"):
         return
     allowed = {"set-option"} if path == "kasmon/launch.py" else set()
-    for node in ast.walk(tree):
+    for node in nodes(tree):
         parts = getattr(node, "elts", [])
         if isinstance(node, ast.Call) and not ast.unparse(node.func).endswith(("Error", "_in_time")):  # for people
             parts = node.args
@@ -252,7 +266,7 @@ def no_tmux_elsewhere(tree: ast.Module, path: str) -> Iterator[Finding]:
 
 def no_browser(tree: ast.Module, path: str) -> Iterator[Finding]:
     """Nothing is opened in a browser: a link is foreign."""
-    for node in ast.walk(tree):
+    for node in nodes(tree):
         if isinstance(node, ast.Import | ast.ImportFrom) and "webbrowser" in ast.unparse(node):
             yield Finding(node.lineno, "webbrowser")
     for call, name in calls(tree):
@@ -297,7 +311,7 @@ def writes(call: ast.Call, name: str) -> bool:
 
 def no_killing_by_name(tree: ast.Module, path: str) -> Iterator[Finding]:
     """A process is known by pid and start time, never by what it is called."""
-    for node in ast.walk(tree):
+    for node in nodes(tree):
         if isinstance(node, ast.Constant) and isinstance(node.value, str) and node.value in BY_NAME:
             yield Finding(node.lineno, f"{node.value}: by name")
 

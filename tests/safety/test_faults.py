@@ -84,6 +84,7 @@ def test_without_its_host_a_terminal_is_unsure_and_never_idle(home: Home) -> Non
         assert becomes(dashboard, "terminal", "unsure") < SOON_S
         assert SessionState.UNSURE is home.session(terminal).state
 
+        until(lambda: " terminal " in dashboard.screen.split("\n")[2])  # what needs you is on top
         dashboard.send(b"g")  # whoever looks at it brings its host back
         becomes(dashboard, "terminal", "idle")
 
@@ -212,9 +213,9 @@ def test_on_a_full_disk_nobody_is_idle_and_live_control_goes_on(home: Home, smal
         assert SessionState.UNSURE is home.session(session).state
         home.prompt(session, "say Written later.")
         dashboard.send(b"n")
-        dashboard.shows("New session")
+        dashboard.shows("New session", "interpreters")  # the agents are found
         dashboard.send(b"another\r")
-        dashboard.shows("cannot write")
+        dashboard.shows("Cannot write")
         dashboard.send(b"\x1b")
 
         ballast.unlink()

@@ -1,22 +1,12 @@
 """What no module of kasmon does; and each lint sees what it is there for."""
 
 import ast
-from functools import cache
-from pathlib import Path
 
 import pytest
 
 from tests.safety import lints
 from tests.safety.lints import LINTS, WRITERS, Lint, functions
-
-ROOT = Path(__file__).parents[2]
-
-
-@cache
-def modules() -> dict[str, ast.Module]:
-    """What each module of kasmon says, by its path."""
-    paths = sorted((ROOT / "kasmon").rglob("*.py"))
-    return {str(path.relative_to(ROOT)): ast.parse(path.read_text("utf-8")) for path in paths}
+from tests.syntax import modules
 
 
 def name_of(lint: Lint) -> str:

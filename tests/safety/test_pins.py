@@ -2,7 +2,6 @@
 
 Pinned elsewhere: the paste guard in tests/tmux/test_paste.py; `##`, and the `;` at a word's end, in
 tests/tmux/test_hostile.py.
-Pinned with the work that brings them: the trust of a repository's files, the order of the outbox.
 """
 
 import asyncio
@@ -19,7 +18,7 @@ import msgspec
 import pytest
 
 from kasmon import paths
-from kasmon.config import Config
+from kasmon.config import Config, local
 from kasmon.demo.scratch import scratch_places
 from kasmon.errors import (
     RequestClosedError,
@@ -31,14 +30,17 @@ from kasmon.errors import (
 from kasmon.host import process
 from kasmon.host import server as host_server
 from kasmon.host.asks import Asks
+from kasmon.host.book import Book
 from kasmon.host.terminals import Terminals
 from kasmon.model.command import Answer, Launch, Mode
-from kasmon.model.event import Opened, RequestAnswered
+from kasmon.model.event import MessageSaid, Opened, RequestAnswered
 from kasmon.model.permission import Decision, Request, SessionId
 from kasmon.store.fleet import FleetFold
 from kasmon.store.index import Index
+from kasmon.store.local_trust import LocalTrust, Trusted
 from kasmon.store.log import EventLog
 from kasmon.supervisor import create
+from kasmon.supervisor.local_config import in_folder
 from kasmon.tmux.server import Server
 from kasmon.tui import ask_text, asking
 from tests.fleets import asking as asks_for
@@ -350,6 +352,58 @@ def test_a_folder_that_is_not_ours_alone_is_not_used(
     assert guarded == refused
 
 
+# What a repository brings along: it counts for just this content of just this folder.
+
+
+def _other_content(repo: Path) -> Path:
+    (repo / local.NAME).write_text("[agents.mine]\nprogram = './other'\n")
+    return repo
+
+
+def _other_folder(repo: Path) -> Path:
+    shutil.copytree(repo, repo.with_name("copy"))
+    return repo.with_name("copy")
+
+
+def _in_its_place(repo: Path) -> Path:
+    repo.rename(repo.with_name("old"))
+    shutil.copytree(repo.with_name("old"), repo)
+    return repo
+
+
+def _through_a_link(repo: Path) -> Path:
+    repo.with_name("link").symlink_to(repo)
+    return repo.with_name("link")
+
+
+BROUGHT = {
+    "content": (_other_content, "local.digest)", "self.digest)"),
+    "folder": (_other_folder, "(local.root, local.device, local.inode,", "(self.root, self.device, self.inode,"),
+    "place": (_in_its_place, "(local.root, local.device, local.inode,", "(local.root, self.device, self.inode,"),
+    "link": (_through_a_link, "local.is_linked", "False"),
+}
+
+
+@pytest.mark.parametrize("guarded", [True, False])
+@pytest.mark.parametrize("change", BROUGHT)
+def test_what_a_repository_brings_along_counts_only_as_it_was_trusted(
+    home: Home, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, change: str, guarded: bool
+) -> None:
+    make, guard, instead = BROUGHT[change]
+    repo = tmp_path / "repo"
+    repo.mkdir()
+    (repo / local.NAME).write_text("[agents.mine]\nprogram = './mine'\n")
+    seen = local.look(repo)
+    assert seen is not None
+    LocalTrust(home.places).add(seen, 1.0)
+    if not guarded:
+        without(monkeypatch, Trusted, "is_of", guard, instead)
+
+    here = in_folder(home.places, Config(), make(repo))
+
+    assert guarded == ("mine" not in here.config.agents)
+
+
 # Names: they never become part of a path.
 
 NAMES = ["../../x", "-rf", "a/b", ".", "..", "CON", "~", "x" * 80, "n\u0303", "$(touch x)", "a\tb", "%s{0}"]
@@ -364,3 +418,26 @@ def test_a_name_is_no_part_of_a_path(home: Home, name: str) -> None:
     made = {str(path.relative_to(home.path)) for path in home.path.rglob("*") if path.is_file()}
     session = f"s/kasmon/sessions/{launch.session}"
     assert {"s/kasmon/fleet.jsonl", f"{session}/env", f"{session}/launch.json"} == made
+
+
+# Facts: whatever has to wait for the disk goes in the order in which it happened.
+
+
+@pytest.mark.parametrize("guarded", [True, False])
+def test_facts_that_wait_for_the_disk_go_in_order(house: House, monkeypatch: pytest.MonkeyPatch, guarded: bool) -> None:
+    if not guarded:
+        without(monkeypatch, Book, "note", "self._unwritten.append(", "self._unwritten.appendleft(")
+    launch = house.wants(backend="puppet")
+    book, log = Book(house.places, launch.session), house.places.log(launch.session)
+    whole = log.read_bytes()
+    log.unlink()
+    log.symlink_to("nowhere")  # a log that cannot be written
+    for text in ("one", "two", "three"):
+        assert not book.append(MessageSaid(at=1.0, text=text))
+    log.unlink()
+    log.write_bytes(whole)
+    assert book.flush()
+
+    said = [fact.text for fact, _ in EventLog(log).read() if isinstance(fact, MessageSaid)]
+    assert guarded == (["one", "two", "three"] == said)
+    assert {"one", "two", "three"} == set(said)

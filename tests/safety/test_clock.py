@@ -1,0 +1,53 @@
+"""A clock that jumps: by hand, by a time server, or because the machine slept."""
+
+import time
+
+import pytest
+
+from kasmon.commands.table import age as age_in_a_list
+from kasmon.model.fleet import Fleet
+from kasmon.model.permission import SessionId
+from kasmon.model.session import Session
+from kasmon.model.state import SessionState
+from kasmon.sandbox import steady
+from kasmon.sandbox.steady import Steady
+from kasmon.supervisor.derive import Seen, derive
+from kasmon.tui.look import age as age_in_a_row
+from tests.fleets import NOW, crew
+
+HOUR = 3600.0
+JUMPS = [HOUR, -HOUR, 8 * HOUR, -24 * HOUR, 400 * 24 * HOUR]
+GONE = (SessionState.LOST, SessionState.ENDED)
+
+
+def shown(fleet: Fleet, now: float) -> dict[SessionId, Session]:
+    """All that live, as they are shown at *now* while their hosts are there."""
+    alive = [each for each in fleet.sessions if each.state not in GONE and each.generation]
+    return {each.id: derive(each, Seen(host=7), now) for each in alive}
+
+
+@pytest.mark.parametrize("jump", JUMPS)
+def test_a_clock_that_jumps_loses_nobody_and_ends_nothing(jump: float) -> None:
+    before, after = shown(crew(), NOW), shown(crew(), NOW + jump)
+
+    assert before
+    assert not [each.name for each in after.values() if each.state in GONE]
+    assert {id_: each.asks for id_, each in before.items()} == {id_: each.asks for id_, each in after.items()}
+    assert not [each.name for id_, each in after.items() if each.state is SessionState.IDLE is not before[id_].state]
+
+
+@pytest.mark.parametrize("jump", JUMPS)
+def test_what_is_kept_by_the_clock_is_as_old_as_it_was(jump: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(steady, "_steady", lambda: 50.0)
+    clock = Steady()
+    used_at = time.time() - 60
+    clock.at("used", used_at, used_at + 60)
+
+    later = used_at + 60 + jump
+    assert 60.0 == pytest.approx(later - clock.at("used", used_at, later))
+
+
+@pytest.mark.parametrize("age", [age_in_a_list, age_in_a_row])
+def test_what_lies_ahead_is_no_age_below_nothing(age: object) -> None:
+    assert callable(age)
+    assert "0s" == age(-HOUR)

@@ -1,0 +1,146 @@
+"""Whoever follows CONTRIBUTING gets what it says: its examples are taken from the page, and work."""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from kasmon.backends.base import Backend
+from kasmon.config.file import parse
+from kasmon.config.profile import resolve
+from kasmon.errors import UnableError
+from kasmon.model.command import Interrupt, Launch, Mode, Prompt, Stop
+from kasmon.model.event import MessageSaid, SessionEnded
+from kasmon.model.permission import SessionId
+from kasmon.model.state import SessionState
+from kasmon.screens import file as screens
+from kasmon.screens.reading import read
+from kasmon.screens.shot import captured
+from kasmon.tui import theme
+from tests.backends.backend_contract import Contract
+from tests.waiting import auntil
+
+ROOT = Path(__file__).parents[1]
+
+
+def example(name: str) -> str:
+    """The block of the page that is called so."""
+    (found,) = re.findall(
+        rf"^```\w+ {re.escape(name)}\n(.*?)^```$", (ROOT / "CONTRIBUTING.md").read_text(), re.MULTILINE | re.DOTALL
+    )
+    return str(found)
+
+
+def module(name: str) -> ModuleType:
+    """The module that the block is."""
+    made = ModuleType(name.replace("/", "."))
+    exec(compile(example(name), name, "exec"), vars(made))
+    return made
+
+
+# The page itself
+
+
+def test_every_file_that_the_page_names_is_there() -> None:
+    """By its path from the root, from the package or from a room that rooms stand in; `new` is for whoever adds one."""
+    page = (ROOT / "CONTRIBUTING.md").read_text()
+    named = {*re.findall(r"`((?:[a-z_0-9]+/)+[a-z_0-9.]*)`", page), *re.findall(r"`([a-z_0-9/]+\.py)`", page)}
+    homes = [ROOT / home for home in ("", "kasmon", "kasmon/sandbox", "kasmon/supervisor", "tests", "tests/sandbox")]
+
+    assert 60 < len(named)
+    assert {"backends/new/"} == {
+        name
+        for name in named
+        if not any((home / name).exists() or next(home.glob(f"{name.split('.')[0]}.py"), None) for home in homes)
+    }
+
+
+def test_every_command_that_the_page_names_is_there() -> None:
+    page, makefile = (ROOT / name for name in ("CONTRIBUTING.md", "Makefile"))
+    named = re.findall(r"(?:^    |`)make ([a-z-]+)", page.read_text(), re.MULTILINE)
+
+    assert {*named} <= {*re.findall(r"^([a-z-]+):", makefile.read_text(), re.MULTILINE)}
+
+
+# A terminal agent
+
+
+@pytest.mark.parametrize(
+    ("screen", "state"), [("May I speak?\n[y/n]", "asking"), ("hello\n\n> ", "idle"), ("something else", "unclear")]
+)
+def test_a_terminal_agents_screen_is_read_by_its_file(screen: str, state: str) -> None:
+    rules = screens.parse(example("screens/parrot.toml"), "parrot")
+    rows = screen.split("\n")
+
+    assert state == read(captured(screen, cursor=(2, len(rows) - 1)), rules).state
+
+
+def test_an_acp_agent_is_lines_of_a_config(tmp_path: Path) -> None:
+    program = tmp_path / "goose"
+    program.write_text("#!/bin/sh\n")
+    program.chmod(0o755)
+
+    goose = resolve(parse(example("config.toml"), "config.toml"), "goose", environment={"PATH": str(tmp_path)})
+
+    assert ("acp", Mode.SDK) == (goose.backend, goose.mode)
+    assert "acp" in goose.argv
+
+
+# A backend
+
+
+class TestParrot(Contract):
+    """The promises of every backend that a parrot, which does nothing by itself, can be held to."""
+
+    backend: Backend = module("backends/parrot.py").backend
+
+    async def test_it_says_what_it_is_told_and_is_idle_again(self) -> None:
+        async with self.opened() as heard:
+            await heard.prompt("hello")
+            said = await heard.until_said(MessageSaid)
+            await heard.until(SessionState.IDLE)
+
+            assert isinstance(said, MessageSaid)
+            assert ("hello", 1) == (said.text, heard.session.turns)
+
+    async def test_it_stops_when_it_is_told_to_and_closing_twice_ends_it_once(self) -> None:
+        async with self.opened() as heard:
+            await heard.agent.send(Stop())
+            await heard.agent.aclose()
+
+            assert 1 == sum(isinstance(fact, SessionEnded) for fact in await heard.until_over())
+
+    async def test_what_it_does_not_do_it_refuses(self) -> None:
+        async with self.opened() as heard:
+            with pytest.raises(UnableError):
+                await heard.agent.send(Interrupt())
+            await heard.agent.send(Prompt(text="on"))
+            await auntil(lambda: heard.session.turns == 1)
+
+    def launch(self, generation: int = 1, resume: str | None = None) -> Launch:
+        return Launch(session=SessionId("parrot"), name="parrot", agent="parrot", mode=Mode.SDK, backend="parrot")
+
+
+# A theme
+
+
+def test_a_theme_is_a_copy_with_another_colour_and_is_taken(tmp_path: Path) -> None:
+    variables = {
+        "HOME": str(tmp_path),
+        "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
+        "XDG_CONFIG_HOME": str(tmp_path / "c"),
+        "XDG_STATE_HOME": str(tmp_path / "s"),
+        "XDG_RUNTIME_DIR": str(tmp_path / "r"),
+    }
+    (tmp_path / "r").mkdir(mode=0o700)
+
+    done = subprocess.run(["sh", "-e", "-c", example("theme")], cwd=ROOT, env=variables, capture_output=True, text=True)
+
+    assert 0 == done.returncode, done.stderr
+    made = theme.parse((tmp_path / "c/kasmon/themes/fjord.toml").read_text(), "fjord.toml")
+    assert ("Fjord", "#8fd3c1") == (made.title, made.colors.accent)
+    assert 'theme = "fjord"' in (tmp_path / "c/kasmon/config.toml").read_text()
