@@ -41,7 +41,10 @@ class NewSession(Dialog):
     def __init__(self, look: Look, keys: Keys, clock: Clock, workdir: str, taken: Iterable[str]) -> None:
         super().__init__(look, keys)
         self.clock = clock
-        self.offers: tuple[Offer, ...] = ()
+        self.offers: tuple[Offer, ...] | None = None
+        """None until they are known."""
+        self._awaits = False
+        """Whether a person said "start" before everything was known that this takes."""
         self.workdir, self.taken = workdir, frozenset(taken)
         self.agent = Choice(look, (), id="agent")
         self.folder = Line(workdir, id="folder")
@@ -76,20 +79,22 @@ class NewSession(Dialog):
         """Offer to be confined so; told before the agents."""
         self.sandbox.may_be = may_be
         self.amount.put(may_be.sizes, may_be.sizes.index(may_be.size) if may_be.size in may_be.sizes else 0)
-        self.hosts.value = ", ".join(map(clean_line, may_be.hosts))
+        with self.hosts.prevent(Input.Changed):  # nobody typed it
+            self.hosts.value = ", ".join(map(clean_line, may_be.hosts))
 
     def offer_agents(self, offers: Sequence[Offer]) -> None:
         """Offer these agents; they come a moment later than the dialog."""
         self.offers = tuple(offers)
-        self.agent.put([offer.name for offer in self.offers if not offer.problem])
-        missing = [f"{offer.name}: {offer.problem}" for offer in self.offers if offer.problem]
+        self.agent.put([offer.name for offer in offers if not offer.problem])
+        missing = [f"{offer.name}: {offer.problem}" for offer in offers if offer.problem]
         if not self.agent.options:
             reasons = [(clean_line(why), Token.NOTICE) for why in missing]
             self.why.say(("No agent can be started.", Token.ERROR), *reasons)
         elif missing:
-            names = ", ".join(offer.name for offer in self.offers if offer.problem)
+            names = ", ".join(offer.name for offer in offers if offer.problem)
             self.why.say((f"not installed: {clean_line(names)}", Token.FAINT))
         self._offer_modes()
+        self._go_on()
 
     def offer_machines(self, names: Sequence[str]) -> None:
         """Offer these machines; any other can be written as well."""
@@ -109,6 +114,7 @@ class NewSession(Dialog):
     def tell_confined(self, tier: str, confined: Confined | None, why_not: str = "") -> None:
         """What a sandbox of *tier* would get; None where what is chosen can have none, and *why_not*."""
         self.sandbox.tell(tier, confined, why_not)
+        self._go_on()
 
     def tell_folder(self, notice: str) -> None:
         """Why what the folder brings along does not count; nothing where there is no need to say."""
@@ -147,7 +153,7 @@ class NewSession(Dialog):
 
     @property
     def _offer(self) -> Offer:
-        return next((offer for offer in self.offers if offer.name == self.agent.value), NOBODY)
+        return next((offer for offer in self.offers or () if offer.name == self.agent.value), NOBODY)
 
     @property
     def _mode(self) -> Mode | None:
@@ -180,16 +186,37 @@ class NewSession(Dialog):
             self._complain_at("name", "A session needs a name.", "It is how you find it in the list.")
         elif name in self.taken:
             self._complain_at("name", f"There is a session called {clean_line(name)} already.", "Names are unique.")
-        elif not self.offers:
-            self.complain("The agents are still being looked for.", "Try again in a moment.")
+        elif self.offers is None:
+            self._await("the agents that are installed here are known")
         elif self.agent.options:
             self._create(name)
+
+    def _await(self, what: str) -> None:
+        """Start as soon as *what*; whoever changes anything before takes that back."""
+        self._awaits = True
+        self.problem.say(("", Token.NOTICE), (f"It starts as soon as {what}.", Token.NOTICE))
+
+    def _go_on(self) -> None:
+        if self._awaits:
+            self._take_back()
+            self._start()
+
+    def _take_back(self) -> None:
+        self._awaits = False
+        super()._take_back()
+
+    def action_leave(self) -> None:
+        self._awaits = False
+        super().action_leave()
 
     def _create(self, name: str) -> None:
         machine = self.machine.value.strip()
         sandbox = self.sandbox.tier if self.sandbox.is_open else None
         if self.sandbox.why_not and not machine:
             self._complain_at("sandbox-choice", self.sandbox.why_not.split("\n")[0], "Take another sandbox.")
+            return
+        if sandbox and self.sandbox.is_asked and not machine:
+            self._await("it is known what its sandbox gets")
             return
         agent, folder, mode = self.agent.value, self._folder, self._mode
         workdir = str(expanded(folder)) if folder else ""

@@ -32,6 +32,8 @@ class SandboxField(Field):
         self._mode: Mode | None = None
         self.confined: Confined | None = None
         """What it would get, once that is known."""
+        self.is_asked = False
+        """Whether that is still being found out."""
         self._told = ""
 
     @property
@@ -61,7 +63,7 @@ class SandboxField(Field):
 
     def say(self) -> bool:
         """Say of what is chosen what is known here; whether somebody is to be asked what it gets."""
-        self.confined, self._told = None, ""
+        self.confined, self._told, self.is_asked = None, "", False
         if why := self.why_not:
             self.gets.say(*((clean_line(line), Token.ERROR) for line in why.split("\n")))
         elif self._mode is Mode.INTERPRETER:
@@ -71,13 +73,14 @@ class SandboxField(Field):
             not_here = [each.tier for each in self.may_be.tiers if self._refused(each)]
             told = f"not to be had here: {', '.join(not_here)}" if not_here and not self.tier and self.is_open else ""
             self.gets.say(*([(told, Token.FAINT)] if told else []))
-            return bool(self.tier)
-        return False
+            self.is_asked = bool(self.tier)
+        return self.is_asked
 
     def tell(self, tier: str, confined: Confined | None, why_not: str = "") -> None:
         """What one of *tier* would get, where that is chosen; None where it can have none, and *why_not*."""
         if tier != self.tier:
             return
+        self.is_asked = False
         self.confined, self._told = confined, why_not if confined is None else ""
         if confined is None:
             self.gets.say(*((clean_line(line), Token.ERROR) for line in why_not.split("\n")))

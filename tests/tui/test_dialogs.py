@@ -221,6 +221,39 @@ async def test_enter_starts_also_from_a_choice(tabs: int) -> None:
         assert "docs" == cast(Create, wished(pilot)[0]).name
 
 
+async def hurried(pilot: Pilot[None]) -> None:
+    """Say "start" before the agents are known."""
+    world_of(pilot).knows.clear()
+    await dialog(pilot, "n")
+    await pilot.press(*"docs", "enter")
+    await auntil(lambda: "starts as soon as the agents" in text_of(pilot.app))
+
+
+async def test_who_says_start_before_the_agents_are_known_gets_it_once_they_are() -> None:
+    async with kasmon(fleet(idle("readme"))).run_test(size=(120, 40)) as pilot:
+        await hurried(pilot)
+        assert [] == wished(pilot)
+        world_of(pilot).knows.set()
+        await closed(pilot)
+
+        assert ["docs"] == [wanted.name for wanted in wished(pilot) if isinstance(wanted, Create)]
+
+
+@pytest.mark.parametrize("key", ["x", "escape"])
+async def test_whoever_turns_away_before_that_starts_nothing(key: str) -> None:
+    async with kasmon(fleet(idle("readme"))).run_test(size=(120, 40)) as pilot:
+        await hurried(pilot)
+        shown = cast(NewSession, pilot.app.screen)
+        await pilot.press(key)
+        await pilot.pause()
+        assert "starts as soon" not in text_of(pilot.app)
+        world_of(pilot).knows.set()
+        await auntil(lambda: shown.offers is not None)
+        await pilot.pause()
+
+        assert [] == wished(pilot)
+
+
 async def test_the_cursor_goes_to_the_session_that_was_started() -> None:
     async with kasmon(fleet(asking("fix-auth"), idle("readme"))).run_test(size=(120, 40)) as pilot:
         await dialog(pilot, "n")

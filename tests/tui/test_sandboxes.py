@@ -263,6 +263,20 @@ async def test_a_new_session_says_what_its_sandbox_gets_and_starts_after_a_perso
         assert [made] == await wished(pilot, 1)
 
 
+async def test_who_says_start_before_it_is_known_what_the_sandbox_gets_is_asked_all_the_same() -> None:
+    async with shown() as pilot:
+        world_of(pilot).offered, world_of(pilot).confinement = JAILED, GETS
+        world_of(pilot).knows.clear()
+        await pilot.press("n")
+        await auntil(lambda: "New session" in text_of(pilot.app))
+        await pilot.press(*"x", "enter")
+        await auntil(lambda: "starts as soon as" in text_of(pilot.app))
+        world_of(pilot).knows.set()
+        await auntil(lambda: "agree, and start it" in text_of(pilot.app))
+
+        assert [] == world_of(pilot).wished
+
+
 async def test_a_person_can_take_no_sandbox_or_interpreters() -> None:
     async with shown() as pilot:
         world_of(pilot).offered, world_of(pilot).confinement = JAILED, GETS

@@ -106,6 +106,9 @@ class StillWorld:
         self.holding_secrets = False
         self.notices: dict[str, str] = {}
         self._secrets_go = asyncio.Event()
+        self.knows = asyncio.Event()
+        """Cleared while it looks for agents and for what a sandbox gets."""
+        self.knows.set()
 
     @property
     def terminals(self) -> TerminalLink | None:
@@ -145,6 +148,7 @@ class StillWorld:
         return self.word
 
     async def offers(self, folder: str = "", /) -> Sequence[Offer]:
+        await self.knows.wait()
         return self.offered
 
     async def folder_notice(self, folder: str, /) -> str:
@@ -155,6 +159,7 @@ class StillWorld:
 
     async def confined(self, agent: str, mode: Mode | None, workdir: str, tier: str, /) -> Confined:
         self.confining.append((agent, tier))
+        await self.knows.wait()
         return self.confinement
 
     async def machines(self) -> Sequence[str]:
