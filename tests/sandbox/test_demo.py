@@ -18,6 +18,7 @@ from kasmon.sandbox.jail.ground import Ground
 from kasmon.store.log import EventLog
 from kasmon.supervisor.look import look_once
 from tests.sandbox.required import need_gvisor
+from tests.waiting import until
 
 pytestmark = pytest.mark.sandboxes
 
@@ -74,7 +75,11 @@ def test_where_one_keeps_memory_it_sleeps_on_disk_and_a_fork_goes_on_where_its_g
     fleet = {session.name: session for session in look_once(inside).sessions}
     assert SessionState.PAUSED is fleet["nightly-totals"].state
     log = EventLog(inside.log(fleet["what-if"].id))
-    assert ["('feb', 2084)"] == [event.output for event, _ in log.read() if isinstance(event, ToolFinished)]
+
+    def outputs() -> list[str]:
+        return [event.output for event, _ in log.read() if isinstance(event, ToolFinished)]
+
+    assert ["('feb', 2084)"] == until(outputs)  # what came of a run is told before it is in the log
     ground = Gvisor(inside).ground.base
     clear(folder)
 

@@ -51,19 +51,29 @@ def run(channel: Channel, interpreter: Interpreter, code: str, timeout_s: float 
     return channel.run(interpreter, code, timeout_s=timeout_s)
 
 
+def hold(channel: Channel, interpreter: Interpreter) -> None:
+    """Have *interpreter* hold what `still_holds` asks for."""
+    assert 0 == run(channel, interpreter, HOLD[interpreter]).exit_code
+
+
+def still_holds(channel: Channel, interpreter: Interpreter) -> None:
+    ran = run(channel, interpreter, SHOW[interpreter])
+    assert ("41\n", "", 0) == (ran.stdout, ran.stderr, ran.exit_code)
+
+
 @pytest.mark.core
 @pytest.mark.parametrize("interpreter", INTERPRETERS)
 @pytest.mark.parametrize("code", [SPINS, WAITS, FORKS], ids=["spins", "waits", "forks"])
 def test_a_run_whose_time_is_over_is_interrupted_and_keeps_what_the_interpreter_holds(
     channel: Channel, interpreter: Interpreter, code: dict[Interpreter, str]
 ) -> None:
-    run(channel, interpreter, HOLD[interpreter])
+    hold(channel, interpreter)
     ran = run(channel, interpreter, code[interpreter], timeout_s=0.1)
 
     assert (124, True, True) == (ran.exit_code, ran.timed_out, ran.session_preserved)
     assert "Session 'analysis' timed out after 0.1s. The session state is preserved. Consider: 1) " in ran.stderr
     assert "never" not in ran.stdout
-    assert "41\n" == run(channel, interpreter, SHOW[interpreter]).stdout
+    still_holds(channel, interpreter)
 
 
 BEFORE_THE_NEXT: Final = """
@@ -91,7 +101,7 @@ def test_an_interrupt_that_comes_before_the_code_began_is_not_lost(channel: Chan
     ran = run(channel, "python", code, timeout_s=2)
 
     assert (130, False, True) == (ran.exit_code, ran.timed_out, ran.session_preserved)
-    assert "41\n" == run(channel, "python", SHOW["python"]).stdout
+    still_holds(channel, "python")
 
 
 @pytest.mark.core
@@ -99,7 +109,7 @@ def test_an_interrupt_that_comes_before_the_code_began_is_not_lost(channel: Chan
 def test_an_interrupt_ends_the_run_and_keeps_what_the_interpreter_holds(
     channel: Channel, interpreter: Interpreter
 ) -> None:
-    run(channel, interpreter, HOLD[interpreter])
+    hold(channel, interpreter)
     with ThreadPoolExecutor(1) as others:
         going = others.submit(run, channel, interpreter, SPINS[interpreter])
         until(lambda: channel.ping("n").workers[interpreter].busy)
@@ -109,7 +119,7 @@ def test_an_interrupt_ends_the_run_and_keeps_what_the_interpreter_holds(
 
     assert (130, False, True) == (ran.exit_code, ran.timed_out, ran.session_preserved)
     assert "Interrupted" in ran.hint
-    assert "41\n" == run(channel, interpreter, SHOW[interpreter]).stdout
+    still_holds(channel, interpreter)
 
 
 def test_an_interrupt_where_nothing_runs_does_nothing(channel: Channel) -> None:
@@ -416,7 +426,7 @@ def test_a_node_that_starts_slowly_is_interrupted_once_the_code_begins_and_not_e
 def test_what_does_not_react_to_an_interrupt_is_ended_and_said_to_be_lost(
     channel: Channel, interpreter: Interpreter, code: str
 ) -> None:
-    run(channel, interpreter, HOLD[interpreter])
+    hold(channel, interpreter)
     run(channel, "bash", HOLD["bash"])
     ran = run(channel, interpreter, code, timeout_s=0.2)
 
@@ -459,7 +469,7 @@ def test_an_interrupt_that_is_not_heard_is_said_and_loses_nothing(channel: Chann
 
         assert Reaction.NONE is channel.interrupt("python")
         assert (0, True) == (going.result().exit_code, going.result().session_preserved)
-    assert "41\n" == run(channel, "python", SHOW["python"]).stdout
+    still_holds(channel, "python")
 
 
 @pytest.mark.patient
