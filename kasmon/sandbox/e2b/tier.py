@@ -284,10 +284,6 @@ class E2b:
             raise SandboxError(f"no sandbox was made for {other.session!r}", "it has one")
         identity = record.runtime.remote
         try:
-            if other.workspace:
-                raise RefusedError(
-                    "a copy of a sandbox at the service has a folder of its own.", hint="Name none for it."
-                )
             self._records.make(other)
             Outside(self.workspace(policy), self._records.note(policy)).copy(
                 self.workspace(other), self._records.note(other)
