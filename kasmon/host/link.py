@@ -8,7 +8,6 @@ import socket
 import threading
 from collections.abc import Callable
 from pathlib import Path
-from typing import TypeVar
 
 import msgspec
 
@@ -31,8 +30,6 @@ READ_BYTES = 256 * 1024
 GONE = "it went away; it is not known whether this was done"
 
 log = logging.getLogger(__name__)
-
-FrameT = TypeVar("FrameT", bound=Numbered)
 
 
 class HostLink:
@@ -218,9 +215,7 @@ class HostLink:
             self._socket.close()
         for answer in self._asked.values():
             if not answer.done():
-                answer.set_exception(
-                    HostUnreachableError(self._name, "it went away; it is not known whether this was done")
-                )
+                answer.set_exception(HostUnreachableError(self._name, GONE))
         self.on_close()
 
 
