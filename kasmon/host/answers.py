@@ -3,7 +3,6 @@
 import asyncio
 import contextlib
 import os
-from typing import Final
 
 import msgspec
 
@@ -11,14 +10,11 @@ from kasmon.errors import KasmonError, RefusedError, RequestClosedError, StaleRe
 from kasmon.host.asks import Taken
 from kasmon.host.kin import is_agents_own
 from kasmon.host.peer import seat
-from kasmon.host.pen import Pen
+from kasmon.host.pen import WRITTEN_S, Pen
 from kasmon.host.policy import STANDING
 from kasmon.host.structured import Structured
 from kasmon.model.command import Answer
 from kasmon.model.permission import Request
-
-WRITTEN_S: Final = 2.0
-"""How long an answer to a client waits for the log. A full disk does not take live control away: it goes on then."""
 
 
 async def must_be_a_person(pen: Pen, peer_pid: int, *, is_agents: bool) -> None:

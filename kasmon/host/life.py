@@ -17,7 +17,7 @@ from kasmon.errors import KasmonError, RefusedError, SessionEndedError
 from kasmon.host.alive import HostLock
 from kasmon.host.book import Book, wanted
 from kasmon.host.onscreen import ScreenAnswers, screen_asks
-from kasmon.host.pen import Pen
+from kasmon.host.pen import LAST_WORDS_S, WRITTEN_S, Pen
 from kasmon.host.said import said
 from kasmon.host.secret import secrets_in
 from kasmon.host.typed import TypedPrompts
@@ -36,11 +36,7 @@ from kasmon.tmux.facts import PaneFacts
 if TYPE_CHECKING:
     from kasmon.host.inmate import Inmate
 
-WRITTEN_S: Final = 2.0
-"""How long an answer to a client waits for the log. A full disk does not take live control away: it goes on then."""
 ANEW: Final = "its host began anew"
-LAST_WORDS_S: Final = 30.0
-"""How long a host that ends tries to write down its last facts."""
 
 
 class Life:

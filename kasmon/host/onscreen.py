@@ -6,20 +6,17 @@ is the key that makes an answer, and a host that dies between the two leaves the
 
 import asyncio
 import time
-from typing import Final, Protocol
+from typing import Protocol
 
 from kasmon.errors import KasmonError, PromptChangedError, RefusedError
 from kasmon.host.answers import must_be_a_person
 from kasmon.host.asks import Asks
 from kasmon.host.peer import seat
-from kasmon.host.pen import Pen
+from kasmon.host.pen import WRITTEN_S, Pen
 from kasmon.host.policy import Policy
 from kasmon.model.command import Answer, Launch, Wish
 from kasmon.model.event import NoticeRaised
 from kasmon.model.permission import Decision, Request
-
-WRITTEN_S: Final = 2.0
-"""How long an answer to a client waits for the log. A full disk does not take live control away: it goes on then."""
 
 
 class AsShown(Policy):

@@ -3,11 +3,16 @@
 import asyncio
 import time
 from collections.abc import Callable
+from typing import Final
 
 from kasmon.host.book import UNWRITTEN, Book
 from kasmon.model.event import Event, NoticeRaised
 from kasmon.model.session import Session
 
+WRITTEN_S: Final = 2.0
+"""How long an answer to a client waits for the log. A full disk does not take live control away: it goes on then."""
+LAST_WORDS_S: Final = 30.0
+"""How long a host that ends tries to write down its last facts."""
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.05, 5.0
 """How long the pen waits before it tries again to write to a log that cannot be written; doubling in between."""
 

@@ -31,10 +31,10 @@ from kasmon.errors import (
 )
 from kasmon.host import handed, own_log
 from kasmon.host.alive import HostLock
-from kasmon.host.answers import WRITTEN_S, Answers
+from kasmon.host.answers import Answers
 from kasmon.host.book import Book, wanted
 from kasmon.host.connection import Connection
-from kasmon.host.pen import Pen
+from kasmon.host.pen import LAST_WORDS_S, WRITTEN_S, Pen
 from kasmon.host.removed import removed
 from kasmon.host.run import carried
 from kasmon.host.said import said
@@ -83,8 +83,6 @@ from kasmon.store.log import Cursor, EventLog
 
 ANSWER_MARGIN_S: Final = 5.0
 """How much longer than its agent this host may take to answer."""
-LAST_WORDS_S: Final = 30.0
-"""How long a host that was told to end tries to write down its last facts."""
 STOPPED = "stopped"
 """Why a session ended that a person stopped; `Session.stopped` reads it."""
 REMOVED = "its folder was removed"
