@@ -2,31 +2,17 @@
 
 import asyncio
 import contextlib
-import os
 
 import msgspec
 
 from kasmon.errors import KasmonError, RefusedError, RequestClosedError, StaleRequestError, UsageError
 from kasmon.host.asks import Taken
-from kasmon.host.kin import is_agents_own
-from kasmon.host.peer import seat
+from kasmon.host.peer import must_be_a_person, seat
 from kasmon.host.pen import WRITTEN_S, Pen
 from kasmon.host.policy import STANDING
 from kasmon.host.structured import Structured
 from kasmon.model.command import Answer
 from kasmon.model.permission import Request
-
-
-async def must_be_a_person(pen: Pen, peer_pid: int, *, is_agents: bool) -> None:
-    """Nothing, unless process *peer_pid* belongs to an agent, or says so.
-
-    Raises:
-        RefusedError: if it does.
-    """
-    pid = pen.session.pid
-    agents = {pid} if pid and pid != os.getpid() else set()
-    if is_agents or await asyncio.to_thread(is_agents_own, peer_pid, agents):
-        raise RefusedError("an agent cannot answer requests.", hint="Answer from a terminal of your own.")
 
 
 class Answers:
@@ -44,7 +30,7 @@ class Answers:
             RefusedError: if an agent sent it, or it is not what its request takes; nothing was sent then.
             KasmonError: if a rule could not be kept, or the agent could not be told.
         """
-        await must_be_a_person(self._pen, peer_pid, is_agents=is_agents)
+        await must_be_a_person(peer_pid, self._pen.session.pid, is_agents=is_agents)
         async with self._turn:
             taken = await self._taken(answer, await asyncio.to_thread(seat, peer_pid))
         if taken is not None:

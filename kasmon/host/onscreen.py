@@ -9,9 +9,8 @@ import time
 from typing import Protocol
 
 from kasmon.errors import KasmonError, PromptChangedError, RefusedError
-from kasmon.host.answers import must_be_a_person
 from kasmon.host.asks import Asks
-from kasmon.host.peer import seat
+from kasmon.host.peer import must_be_a_person, seat
 from kasmon.host.pen import WRITTEN_S, Pen
 from kasmon.host.policy import Policy
 from kasmon.model.command import Answer, Launch, Wish
@@ -53,7 +52,7 @@ class ScreenAnswers:
                 sent then.
             KasmonError: if it is not known whether the agent has it.
         """
-        await must_be_a_person(self._pen, peer_pid, is_agents=is_agents)
+        await must_be_a_person(peer_pid, self._pen.session.pid, is_agents=is_agents)
         who = await asyncio.to_thread(seat, peer_pid)
         async with self._turn:
             request, asked = self._asks.checked(answer)

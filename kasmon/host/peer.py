@@ -1,10 +1,14 @@
 """Who is at the other end of a local socket, by the system's word."""
 
+import asyncio
 import os
 import socket
 import struct
 import sys
 from typing import NamedTuple
+
+from kasmon.errors import RefusedError
+from kasmon.host.kin import is_agents_own
 
 SOL_LOCAL, LOCAL_PEERCRED, LOCAL_PEERPID = 0, 1, 2
 """macOS and the BSDs; Python names none of them."""
@@ -36,6 +40,17 @@ def peer_of(connection: socket.socket) -> Peer:
 def is_ours(peer: Peer) -> bool:
     """Whether the peer runs under our own user."""
     return peer.uid == os.geteuid()
+
+
+async def must_be_a_person(pid: int, agent: int | None, *, is_agents: bool) -> None:
+    """Nothing, unless process *pid* belongs to an agent, of which process *agent* is one, or *is_agents* by its word.
+
+    Raises:
+        RefusedError: if it does.
+    """
+    agents = {agent} if agent and agent != os.getpid() else set()
+    if is_agents or await asyncio.to_thread(is_agents_own, pid, agents):
+        raise RefusedError("an agent cannot answer requests.", hint="Answer from a terminal of your own.")
 
 
 def seat(pid: int) -> str:
