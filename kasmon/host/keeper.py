@@ -17,7 +17,7 @@ from kasmon.errors import KasmonError, RefusedError, SessionEndedError, Snapshot
 from kasmon.host.pen import Pen
 from kasmon.host.resting import alike, as_of, is_at_work, rests_at, used_at
 from kasmon.host.stepping import FOREVER, Steps
-from kasmon.model.command import Launch, Stop, Wake
+from kasmon.model.command import Launch, Sleep, Stop, Wake
 from kasmon.model.sandbox import Phase
 from kasmon.model.session import Session
 from kasmon.model.state import SessionState
@@ -146,6 +146,17 @@ class Keeper:
             except SnapshotRefusedError as error:
                 self._give_up(error)
                 raise
+
+    async def move(self, wish: Sleep | Wake) -> None:
+        """Put it to sleep, or wake it, as a person wishes.
+
+        Raises:
+            KasmonError: as `sleep` and `used`.
+        """
+        if isinstance(wish, Sleep):
+            await self.sleep("asked for", to_disk=wish.to_disk)
+        else:
+            await self.used(wish)
 
     def touched(self) -> None:
         """Somebody sits down at it, or types: wake it soon, what is typed waits in its terminal."""

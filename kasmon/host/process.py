@@ -217,12 +217,7 @@ class Host:
         receipt = None
         if (inmate := self._agent.inmate) is not None and isinstance(frame.wish, Sleep | Wake):
             self._must_run()
-            keeper = inmate.keeper
-            await (
-                keeper.sleep("asked for", to_disk=frame.wish.to_disk)
-                if isinstance(frame.wish, Sleep)
-                else keeper.used(frame.wish)
-            )
+            await inmate.keeper.move(frame.wish)
             return Done(n=frame.n)
         if inmate is not None:
             await inmate.keeper.used(frame.wish)

@@ -162,13 +162,12 @@ class Tenant:
 
         Raises:
             UnableError: if it has none, or *wish* is another one.
-            KasmonError: as `Keeper.sleep` and `Keeper.used`.
+            KasmonError: as `Keeper.move`.
         """
         inmate = None if self._life is None else self._life.inmate
         if inmate is None or not isinstance(wish, Sleep | Wake):
             raise UnableError(f"session {self.session!r} is no sandbox of interpreters.")
-        keeper = inmate.keeper
-        await (keeper.sleep("asked for", to_disk=wish.to_disk) if isinstance(wish, Sleep) else keeper.used(wish))
+        await inmate.keeper.move(wish)
 
     async def say(self, frame: Say) -> None:
         """Note how its agent says that it stands; see `Life.say`."""
