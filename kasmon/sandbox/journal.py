@@ -3,7 +3,6 @@
 import threading
 import time
 from collections.abc import Callable, Mapping
-from typing import Literal
 
 import msgspec
 
@@ -74,31 +73,32 @@ class Journal:
         *is_used*: a turn begins or ends about now. *used_at*: when it was last used, where no turn tells.
         """
         at, known = self.clock(), self.housing
-        is_new = generation is not None and generation > known.generation
-        born_at = at if is_new and known.phase is Phase.EXPIRED else known.born_at
-        is_used = is_new or is_used or phase is Phase.RESUMING
-        used = msgspec.structs.replace(known, used_at=at if is_used else used_at or known.used_at, born_at=born_at)
+        moved = SandboxMoved(
+            at=at,
+            phase=phase,
+            step="intended" if intended else "confirmed",
+            tier=self._tier,
+            runtime=runtime,
+            generation=known.generation if generation is None else generation,
+            turn=known.turn,
+            held=held,
+            snapshot=snapshot,
+            counters=dict(known.counters if counters is None else counters),
+            used_at=used_at,
+            lost=lost,
+            why=why,
+        )
+        then = housed(known, moved) or known
+        if is_used:
+            then = msgspec.structs.replace(then, used_at=at)
         is_on_disk = phase is Phase.PAUSED and not held
-        to_come = deadlines(used, self._terms, keeps_memory=self._keeps_memory, is_on_disk=is_on_disk)
-        step: Literal["intended", "confirmed"] = "intended" if intended else "confirmed"
+        to_come = deadlines(then, self._terms, keeps_memory=self._keeps_memory, is_on_disk=is_on_disk)
         self.note(
-            SandboxMoved(
-                at=at,
-                phase=phase,
-                step=step,
-                tier=self._tier,
-                runtime=runtime,
-                generation=known.generation if generation is None else generation,
-                turn=known.turn,
+            msgspec.structs.replace(
+                moved,
                 standby_at=None if phase is Phase.PAUSED else to_come.standby_at,
                 pause_at=to_come.pause_at,
                 expires_at=to_come.expires_at,
-                held=held,
-                snapshot=snapshot,
-                counters=dict(known.counters if counters is None else counters),
-                used_at=used_at,
-                lost=lost,
-                why=why,
             )
         )
 
