@@ -144,7 +144,7 @@ def test_a_session_never_has_two_machines(vm: MicroVm, make: Make) -> None:
     with pytest.raises(SandboxError, match="one that lives"):
         vm.create(policy)
     with pytest.raises(SandboxError, match="another machine of this session lives"):
-        begin(Lot(vm.ground, policy), vm.means, vm._line.things() / "opt", vm.ground.things() / "opt")
+        begin(Lot(vm.ground, policy), vm.means, vm._code())
 
     assert vm.find(policy, runtime)
     assert vm.adopt(policy) == runtime

@@ -19,7 +19,7 @@ from kasmon.sandbox.microvm.image import KERNEL, ROOT, Image
 from kasmon.sandbox.microvm.initrd import initrd
 from kasmon.sandbox.microvm.lot import Lot
 from kasmon.sandbox.microvm.qmp import Orders
-from kasmon.sandbox.microvm.starting import asked, end_of, last_line, new_log, started
+from kasmon.sandbox.microvm.starting import Code, Told, asked, end_of, last_line, new_log, started
 from kasmon.sandbox.network.gate import socket_in
 
 BOOT_S: Final = 90.0
@@ -41,8 +41,7 @@ class Means(msgspec.Struct, frozen=True, kw_only=True):
 def begin(
     lot: Lot,
     means: Means,
-    code: Path,
-    inside: Path,
+    code: Code,
     memory: Path | None = None,
     loaded: Callable[[], None] = lambda: None,
     *,
@@ -55,8 +54,7 @@ def begin(
     Args:
         lot: whose; no machine lives there.
         means: what it is played with.
-        code: the folder of the line's code, as the lot's owner may read it.
-        inside: that of what runs in every sandbox, likewise.
+        code: what its door runs, as the lot's owner may read it.
         memory: the file of what it held.
         loaded: called when that memory is there, and nothing runs yet.
         is_another: it is a copy of a machine, and no longer that one.
@@ -71,7 +69,7 @@ def begin(
         log = new_log()
         stack.callback(os.close, log)
         console, theirs = (stack.enter_context(end) for end in socket.socketpair())
-        _start(lot, means, code, inside, memory, log, theirs.fileno())
+        _start(lot, means, code, memory, log, theirs.fileno())
         theirs.close()
         try:
             with Orders(lot.orders) as orders:
@@ -106,7 +104,7 @@ def greet(lot: Lot, *, is_another: bool = False, is_nobodys: bool = False) -> No
     asked(lot.control, ANSWER_S, "hello", now=time.time(), **words)
 
 
-def _start(lot: Lot, means: Means, code: Path, inside: Path, memory: Path | None, log: int, console: int) -> None:
+def _start(lot: Lot, means: Means, code: Code, memory: Path | None, log: int, console: int) -> None:
     size = SIZES[lot.policy.size]
     with contextlib.ExitStack() as stack:
 
@@ -130,23 +128,19 @@ def _start(lot: Lot, means: Means, code: Path, inside: Path, memory: Path | None
             memory=opened(memory) if memory else None,
             programs=opened(lot.programs) if lot.programs.is_symlink() or lot.programs.exists() else None,
         )
-        program = shutil.which(means.program) or means.program
-        started(
-            code,
-            inside,
-            words(program, handles, size, accelerator=means.accelerator),
-            handles.every,
-            log=log,
+        told = Told(
             listen=stack.enter_context(_listener(lot.agent)).fileno(),
             control=stack.enter_context(_listener(lot.control)).fileno(),
             ports=stack.enter_context(_listener(lot.ports)).fileno(),
-            gate=socket_in(lot.gate),
+            gate=os.fspath(socket_in(lot.gate)),
             lock=opened(lot.lock, os.O_RDWR),
             trees={name: opened(tree, os.O_RDONLY | os.O_DIRECTORY) for name, tree in lot.trees.items()},
             read_only=[name for name, bind in lot.folders.items() if not bind.writable],
             most_bytes=size.disk_bytes,
-            owner=lot.ground.owner,
         )
+        program = shutil.which(means.program) or means.program
+        argv = words(program, handles, size, accelerator=means.accelerator)
+        started(code, argv, handles.every, told, log, lot.ground.owner)
 
 
 @contextlib.contextmanager

@@ -26,7 +26,7 @@ from kasmon.sandbox.microvm.image import folder_of, found
 from kasmon.sandbox.microvm.initrd import LINE, code_hash
 from kasmon.sandbox.microvm.lot import Lot
 from kasmon.sandbox.microvm.qmp import Orders
-from kasmon.sandbox.microvm.starting import asked
+from kasmon.sandbox.microvm.starting import Code, asked
 from kasmon.sandbox.microvm.stock import Stock
 from kasmon.sandbox.microvm.trial import Trial
 from kasmon.sandbox.microvm.writing import written
@@ -124,9 +124,9 @@ class Making:
             lot.furnish()
             stock.make()
             lot.lay(stock.plain, stock.nothing)
-            code, inside = self._code()
+            code = self._code()
             began = time.monotonic()
-            begin(lot, means, code, inside, limit_s=limit_s)
+            begin(lot, means, code, limit_s=limit_s)
             return (time.monotonic() - began) * 1000
         except OSError as error:
             raise SandboxError("no machine was started", str(error)) from error
@@ -225,8 +225,7 @@ class Making:
         is_another: bool = False,
         is_nobodys: bool = False,
     ) -> None:
-        code, inside = self._code()
-        begin(lot, self.means, code, inside, memory, loaded, is_another=is_another, is_nobodys=is_nobodys)
+        begin(lot, self.means, self._code(), memory, loaded, is_another=is_another, is_nobodys=is_nobodys)
 
     def _boot(self, lot: Lot, stock: Stock) -> tuple[str, ...]:
         """Start a machine that knows nothing of its session; what a person should know of that.
@@ -248,9 +247,9 @@ class Making:
             return (f"It is emulated from now on: {why}.",)
         return ()
 
-    def _code(self) -> tuple[Path, Path]:
-        """The folders of the line's code, and of what runs in every sandbox, as the machines' user may read them."""
-        return self._line.things() / "opt", self.ground.things() / "opt"
+    def _code(self) -> Code:
+        """What doors run, as the machines' user may read it."""
+        return Code(self._line.things() / "opt", self.ground.things() / "opt")
 
     def _there(self, lot: Lot, notices: tuple[str, ...] = ()) -> Runtime:
         runtime = lot.runtime(notices)

@@ -8,9 +8,9 @@ import select
 import socket
 import subprocess
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
@@ -21,73 +21,74 @@ READY_S: Final = 10.0
 LOG_BYTES: Final = 64 * 1024
 
 
+class Code(NamedTuple):
+    """What a door runs, where the machines' user may read it."""
+
+    line: Path
+    """The folder of the line's code."""
+    inside: Path
+    """That of what runs in every sandbox."""
+
+
+class Told(msgspec.Struct, frozen=True, kw_only=True):
+    """What a door is told beside the machine's own words, and its open files by their numbers."""
+
+    listen: int
+    """A listening socket, where the agent is to be reached."""
+    control: int
+    """Another one, for its keeper."""
+    ports: int
+    """Another one, for those who want to reach a port inside."""
+    gate: str
+    """Where its way out listens, if there is one."""
+    lock: int
+    """The session's lock file; the door holds it for life."""
+    trees: dict[str, int]
+    """Name -> folder, open, of the mirrored folders."""
+    read_only: list[str]
+    """The names of those that nobody inside changes."""
+    most_bytes: int
+    """So much is taken of one file."""
+
+    @property
+    def every(self) -> tuple[int, ...]:
+        """The files."""
+        return (self.listen, self.control, self.ports, self.lock, *self.trees.values())
+
+
 def started(
-    code: Path,
-    inside: Path,
-    argv: Sequence[str],
-    files: Sequence[int],
-    *,
-    log: int,
-    listen: int,
-    control: int,
-    ports: int,
-    lock: int,
-    gate: Path,
-    trees: Mapping[str, int],
-    read_only: Sequence[str],
-    most_bytes: int,
-    owner: tuple[int, int],
+    code: Code, argv: Sequence[str], files: Sequence[int], told: Told, log: int, owner: tuple[int, int]
 ) -> None:
     """Start the door, and by it QEMU with *argv*; returns once both are there, and nothing runs in the machine yet.
 
     They belong to nobody here, and go on when we end.
 
     Args:
-        code: the folder of the line's code, as *owner* may read it.
-        inside: that of what runs in every sandbox, likewise.
+        code: what the door runs, as *owner* may read it.
         argv: QEMU's words.
         files: what QEMU inherits.
+        told: what the door is told.
         log: a file for what they say.
-        listen: a listening socket, where the agent is to be reached.
-        control: another one, for its keeper.
-        ports: another one, for those who want to reach a port inside.
-        lock: the session's lock file; the door holds it for life.
-        gate: where its way out listens, if there is one.
-        trees: name -> folder, open, of the mirrored folders.
-        read_only: the names of those that nobody inside changes.
-        most_bytes: so much is taken of one file.
         owner: user and group of both.
 
     Raises:
         SandboxError: if it is not there in `READY_S`, or another machine of the session lives.
     """
     reads, tells = os.pipe()
-    told = os.memfd_create("kasmon", os.MFD_CLOEXEC)
-    words = {
-        "argv": list(argv),
-        "files": list(files),
-        "listen": listen,
-        "control": control,
-        "ports": ports,
-        "gate": os.fspath(gate),
-        "lock": lock,
-        "ready": tells,
-        "trees": dict(trees),
-        "read_only": list(read_only),
-        "most_bytes": most_bytes,
-    }
+    given = os.memfd_create("kasmon", os.MFD_CLOEXEC)
+    words = {**msgspec.to_builtins(told), "argv": list(argv), "files": list(files), "ready": tells}
     drop = {"user": owner[0], "group": owner[1], "extra_groups": ()} if os.geteuid() == 0 else {}
     try:
-        os.write(told, msgspec.json.encode(words))
-        os.lseek(told, 0, os.SEEK_SET)
+        os.write(given, msgspec.json.encode(words))
+        os.lseek(given, 0, os.SEEK_SET)
         door = subprocess.Popen(  # type: ignore[call-overload]
-            [PYTHON, "-I", "-S", os.fspath(code / "main.py"), "door", os.fspath(inside)],
+            [PYTHON, "-I", "-S", os.fspath(code.line / "main.py"), "door", os.fspath(code.inside)],
             env={"LC_ALL": "C.UTF-8"},
             cwd="/",
-            stdin=told,
+            stdin=given,
             stdout=log,
             stderr=log,
-            pass_fds=[*files, listen, control, ports, lock, tells, *trees.values()],
+            pass_fds=[*files, *told.every, tells],
             start_new_session=True,
             umask=0o077,
             **drop,
@@ -102,7 +103,7 @@ def started(
     except OSError as error:
         raise SandboxError("no machine was made", str(error)) from error
     finally:
-        os.close(told)
+        os.close(given)
         os.close(reads)
         if tells >= 0:
             os.close(tells)
