@@ -29,6 +29,7 @@ from kasmon.model.sandbox import Policy, Runtime, Tier
 from kasmon.model.snapshot import Judged, Maker, Snapshot
 from kasmon.paths import Places, places
 from kasmon.sandbox.base import Probe, Reason, Slept
+from kasmon.sandbox.clearing import clearing
 from kasmon.sandbox.e2b import lodging, service
 from kasmon.sandbox.e2b.inhabited import Folder, fetched, inhabit
 from kasmon.sandbox.e2b.ports import Ports
@@ -358,10 +359,8 @@ class E2b:
             SandboxError: as for `destroy`, or if something is left here.
         """
         self.destroy(policy, None)
-        try:
+        with clearing(f"the sandbox of {policy.session!r}"):
             raze(self._records.ground(policy))
-        except OSError as error:
-            raise SandboxError(f"something of the sandbox of {policy.session!r} is left", str(error)) from error
         return ""
 
     def access(self) -> service.Access:

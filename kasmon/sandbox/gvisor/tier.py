@@ -11,6 +11,7 @@ import signal
 import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Final, Literal
 
@@ -22,6 +23,7 @@ from kasmon.model.snapshot import Judged, Maker, Snapshot
 from kasmon.paths import Places, places, private_folder
 from kasmon.sandbox.base import Probe, Reason, Slept
 from kasmon.sandbox.channel import Channel
+from kasmon.sandbox.clearing import clearing, forgotten, or_nothing
 from kasmon.sandbox.credential import looked_up
 from kasmon.sandbox.far import relay
 from kasmon.sandbox.far.carrier import led_out
@@ -277,13 +279,11 @@ class Gvisor(Outlets):
             relay.ended(record.relay)
         if self._runsc.lacking() is None:
             self._runsc.cleared(_named(policy), self._bundle(policy))
-        try:
+        with clearing(_whose(policy)):
             for kind in ("box", "ports"):
                 self.ground.socket(policy.session, kind).unlink(missing_ok=True)
             gate.closed(self._gate(policy))
             self.ground.clear(policy.session)
-        except OSError as error:
-            raise SandboxError(f"something of the sandbox of {policy.session!r} is left", str(error)) from error
 
     def forget(self, policy: Policy, /) -> str:
         """Remove its home and a workspace of our own too. Idempotent.
@@ -295,12 +295,7 @@ class Gvisor(Outlets):
             SandboxError: if something of it is left.
         """
         self.destroy(policy, None)
-        kept = self.ground.kept_copy(policy.session, policy.workspace)
-        try:
-            self.ground.clear(policy.session, ("workspace",) if kept else ())
-        except OSError as error:
-            raise SandboxError(f"something of the sandbox of {policy.session!r} is left", str(error)) from error
-        return str(kept) if kept else ""
+        return forgotten(self.ground, policy.session, policy.workspace, _whose(policy))
 
     def fork(self, policy: Policy, slept: Slept, other: Policy, /) -> Slept:
         """Lay down for *other* the files of *policy*'s sandbox, and the memory that it sleeps in on disk.
@@ -461,17 +456,9 @@ class Gvisor(Outlets):
             elif (folder / IMAGE).exists():
                 self._begun(policy, ["restore", "-image-path", str(folder)], notices)
 
-    @contextlib.contextmanager
-    def _or_nothing(self, policy: Policy):  # type: ignore[no-untyped-def]
+    def _or_nothing(self, policy: Policy) -> AbstractContextManager[None]:
         """Clear away what was begun where something raises; an error of the system becomes ours."""
-        try:
-            yield
-        except BaseException as error:
-            with contextlib.suppress(KasmonError):
-                self.destroy(policy, None)
-            if isinstance(error, OSError | ValueError):
-                raise SandboxError("no sandbox was made", str(error)) from error
-            raise
+        return or_nothing(lambda: self.destroy(policy, None), "no sandbox was made")
 
     def _memories(self, policy: Policy) -> Memories:
         return Memories(self.ground.of(policy.session) / "memory", policy.session, "gvisor")
@@ -493,6 +480,10 @@ def _clean(policy: Policy, folder: Path) -> None:
     """Take the values of credentials out of what was written to *folder*."""
     if policy.credentials:
         image.clean(folder, looked_up(policy.credentials))
+
+
+def _whose(policy: Policy) -> str:
+    return f"the sandbox of {policy.session!r}"
 
 
 def _named(policy: Policy) -> str:

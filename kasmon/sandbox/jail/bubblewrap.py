@@ -21,6 +21,7 @@ from kasmon.model.permission import SessionId
 from kasmon.model.sandbox import MIB, SIZES, Policy, Runtime, Tier
 from kasmon.paths import write_private
 from kasmon.sandbox.base import Probe, Slept
+from kasmon.sandbox.clearing import clearing, forgotten
 from kasmon.sandbox.jail import freeze, seccomp
 from kasmon.sandbox.jail.arguments import INSIDE, PATH, WORKSPACE, Bind
 from kasmon.sandbox.jail.ground import PYTHON
@@ -211,12 +212,10 @@ class Jail(Witness):
         Raises:
             SandboxError: if something of it is left.
         """
-        session, site = policy.session, self._site(policy)
+        site = self._site(policy)
         site.end(runtime if runtime is not None and self.find(policy, runtime) else None, LIMIT_S)
-        try:
+        with clearing(_whose(policy)):
             site.clear()
-        except OSError as error:
-            raise SandboxError(f"something of the jail of {session!r} is left", str(error)) from error
 
     def forget(self, policy: Policy, /, workdir: str = "") -> str:
         """Remove what is kept of a session whose sandbox is destroyed: its home and a workspace of our own. Idempotent.
@@ -232,12 +231,11 @@ class Jail(Witness):
             SandboxError: if something of it is left.
         """
         self.destroy(policy, None)
-        kept = self.ground.kept_copy(policy.session, workdir or policy.workspace)
-        try:
-            self.ground.clear(policy.session, ("workspace",) if kept else ())
-        except OSError as error:
-            raise SandboxError(f"something of the jail of {policy.session!r} is left", str(error)) from error
-        return str(kept) if kept else ""
+        return forgotten(self.ground, policy.session, workdir or policy.workspace, _whose(policy))
+
+
+def _whose(policy: Policy) -> str:
+    return f"the jail of {policy.session!r}"
 
 
 def _relay(policy: Policy) -> list[str]:

@@ -1,17 +1,18 @@
 """What every act on a jail needs: the ground it stands on, its site, and what it is to look like."""
 
-import contextlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 import msgspec
 
-from kasmon.errors import KasmonError, SandboxError
+from kasmon.errors import SandboxError
 from kasmon.model.permission import SessionId
 from kasmon.model.sandbox import Policy, Runtime
 from kasmon.paths import Places, places
 from kasmon.sandbox.base import Reason
 from kasmon.sandbox.belongings import BIN, CONTEXT, Belongings, context_of
+from kasmon.sandbox.clearing import or_nothing
 from kasmon.sandbox.jail.arguments import PROJECT, Scene
 from kasmon.sandbox.jail.ground import Ground
 from kasmon.sandbox.jail.probing import lacking
@@ -60,18 +61,17 @@ class Jails:
         if found := lacking(self.program):
             raise SandboxError("no jail can be made", found.why, found.hint)
 
-    @contextlib.contextmanager
-    def _or_nothing(self, policy: Policy, *, keeps_alive: bool = False) -> Iterator[None]:
-        """Clear away what was begun where something raises; an error of the system becomes ours."""
-        try:
-            yield
-        except BaseException as error:
+    def _or_nothing(self, policy: Policy, *, keeps_alive: bool = False) -> AbstractContextManager[None]:
+        """Clear away what was begun where something raises; an error of the system becomes ours.
+
+        *keeps_alive*: a jail of it that lives is left as it is.
+        """
+
+        def clear() -> None:
             if not keeps_alive or self._site(policy).first_process() is None:
-                with contextlib.suppress(KasmonError):
-                    self.destroy(policy, None)
-            if isinstance(error, OSError | ValueError):
-                raise SandboxError("no jail was made", str(error)) from error
-            raise
+                self.destroy(policy, None)
+
+        return or_nothing(clear, "no jail was made")
 
     def _scene(
         self, policy: Policy, workdir: str, variables: Mapping[str, str] | None = None, programs: Sequence[Path] = ()

@@ -8,7 +8,8 @@ both inherit what they need.
 import contextlib
 import os
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, Final, Literal
 
@@ -18,6 +19,7 @@ from kasmon.model.sandbox import SIZES, Policy, Runtime, Tier
 from kasmon.model.snapshot import Judged, Snapshot
 from kasmon.paths import write_private
 from kasmon.sandbox.base import Probe, Slept
+from kasmon.sandbox.clearing import clearing, forgotten, or_nothing
 from kasmon.sandbox.far.quarters import BIN, Fitted, wrapped
 from kasmon.sandbox.jail.arguments import PATH, WORKSPACE
 from kasmon.sandbox.jail.ground import COPY_ENTRIES
@@ -272,7 +274,9 @@ class MicroVm(Making, Outlets):
             SandboxError: if something of it is left.
         """
         self._lot(policy).end(runtime if runtime is not None and self.find(policy, runtime) else None)
-        self._clear(policy, ("home", "workspace"))
+        gate.closed(self._lot(policy).gate)
+        with clearing(_whose(policy)):
+            self.ground.clear(policy.session)
 
     def forget(self, policy: Policy, /) -> str:
         """Remove what is kept of a session whose sandbox is destroyed: its home and a workspace of our own. Idempotent.
@@ -284,9 +288,7 @@ class MicroVm(Making, Outlets):
             SandboxError: if something of it is left.
         """
         self.destroy(policy, None)
-        kept = self.ground.kept_copy(policy.session, policy.workspace)
-        self._clear(policy, ("workspace",) if kept else ())
-        return str(kept) if kept else ""
+        return forgotten(self.ground, policy.session, policy.workspace, _whose(policy))
 
     def usage(self, policy: Policy, runtime: Runtime, /) -> Usage:
         """What it uses of this machine: QEMU's memory, and the files that are mirrored of it; beside what it may."""
@@ -333,24 +335,13 @@ class MicroVm(Making, Outlets):
         if not self.find(policy, runtime):
             raise SandboxError(f"the machine of {policy.session!r} is gone", "QEMU has ended")
 
-    def _clear(self, policy: Policy, but: Sequence[str]) -> None:
-        gate.closed(self._lot(policy).gate)
-        try:
-            self.ground.clear(policy.session, but)
-        except OSError as error:
-            raise SandboxError(f"something of the machine of {policy.session!r} is left", str(error)) from error
-
-    @contextlib.contextmanager
-    def _or_nothing(self, policy: Policy) -> Iterator[None]:
+    def _or_nothing(self, policy: Policy) -> AbstractContextManager[None]:
         """Clear away what was begun where something raises; an error of the system becomes ours."""
-        try:
-            yield
-        except BaseException as error:
-            with contextlib.suppress(KasmonError):
-                self.destroy(policy, None)
-            if isinstance(error, OSError | ValueError):
-                raise SandboxError("no machine was made", str(error)) from error
-            raise
+        return or_nothing(lambda: self.destroy(policy, None), "no machine was made")
+
+
+def _whose(policy: Policy) -> str:
+    return f"the machine of {policy.session!r}"
 
 
 def _filled(lot: Lot) -> tuple[str, ...]:
