@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import resource
 import shutil
 import signal
 import tempfile
@@ -240,7 +241,7 @@ def test_one_whose_maker_died_before_it_could_note_it_is_ended_by_its_name(
     host = keep()
     with monkeypatch.context() as patch:
         patch.setattr(relay, "started", _dies)
-        patch.setattr(E2b, "_left", lambda *_: None)
+        patch.setattr(E2b, "destroy", lambda *_: None)
         with pytest.raises(KeyboardInterrupt):
             host.tier.create(host.policy)
     name = host.served.asked("create")[-1]["metadata"]["kasmon"]
@@ -485,6 +486,19 @@ def test_a_sandbox_that_the_service_refuses_leaves_nothing_and_says_what_to_do(s
         assert said in refused.value.hint
         tier.forget(Policy(session=ME))
     assert not (places().state / "e2b" / ME).exists()
+
+
+def test_on_a_full_disk_none_is_made_and_that_is_told() -> None:
+    tier = E2b(access=calls.Access(key="key", api="http://127.0.0.1:9"))
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (8, before[1]))
+    try:
+        with pytest.raises(SandboxError, match="no sandbox was made"):
+            tier.create(Policy(session=ME))
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+    assert not (places().state / "e2b" / ME / "record.json").exists()
 
 
 def test_a_service_that_dies_during_a_run_leaves_it_unknown_and_nothing_is_said_to_be_gone(

@@ -5,7 +5,6 @@ a copy of its workspace. Which sandbox at the service is whose stands in a recor
 that nobody noted is found again, and one that the service has no more is said to be gone.
 """
 
-import contextlib
 import hashlib
 import importlib.util
 import os
@@ -29,7 +28,7 @@ from kasmon.model.sandbox import Policy, Runtime, Tier
 from kasmon.model.snapshot import Judged, Maker, Snapshot
 from kasmon.paths import Places, places
 from kasmon.sandbox.base import Probe, Reason, Slept
-from kasmon.sandbox.clearing import clearing
+from kasmon.sandbox.clearing import clearing, or_nothing
 from kasmon.sandbox.e2b import lodging, service
 from kasmon.sandbox.e2b.inhabited import Folder, fetched, inhabit
 from kasmon.sandbox.e2b.ports import Ports
@@ -144,19 +143,16 @@ class E2b:
         access = self.access()
         if (known := self._records.of(policy)) is not None and known.runtime is not None:
             raise SandboxError(f"no sandbox was made for {policy.session!r}", "it has one")
-        self._records.make(policy)
         record = msgspec.structs.replace(record, hosts=hosts_of(policy))
-        self._records.write(policy, record)
-        try:
+        with or_nothing(lambda: self.destroy(policy, None), "no sandbox was made"):  # by its name, where it has no id
+            self._records.make(policy)
+            self._records.write(policy, record)
             name, template, timeout_s = self._name(policy.session), policy.template, self._timeout_s
             made = service.made(access, template, timeout_s, name, record.hosts, record.attempt, keeps=record.keeps)
             inhabit(made, self._folders(policy, record))
             runtime = self._relayed(policy, record, access, made.sandbox_id)
-        except BaseException:
-            self._left(policy)
-            raise
-        self._records.write(policy, msgspec.structs.replace(record, runtime=runtime))
-        return runtime
+            self._records.write(policy, msgspec.structs.replace(record, runtime=runtime))
+            return runtime
 
     def find(self, policy: Policy, runtime: Runtime, /) -> bool:
         """Whether it is still that one, and is at the service.
@@ -284,7 +280,7 @@ class E2b:
         if (theirs := self._records.of(other)) is not None and theirs.runtime is not None:
             raise SandboxError(f"no sandbox was made for {other.session!r}", "it has one")
         identity = record.runtime.remote
-        try:
+        with or_nothing(lambda: self.forget(other), f"no sandbox was made for {other.session!r}"):  # likewise
             self._records.make(other)
             Outside(self.workspace(policy), self._records.note(policy)).copy(
                 self.workspace(other), self._records.note(other)
@@ -303,12 +299,6 @@ class E2b:
             finally:
                 service.dropped(access, snapshot)
             self._records.write(other, msgspec.structs.replace(fresh, runtime=self._placed(other, Runtime(), made)))
-        except BaseException as error:
-            with contextlib.suppress(KasmonError):  # what the service keeps of it is found again by its name
-                self.forget(other)
-            if isinstance(error, OSError):
-                raise SandboxError(f"no sandbox was made for {other.session!r}", str(error)) from error
-            raise
         return Slept(held=False, snapshot=made)
 
     def allow(self, policy: Policy, /) -> None:
@@ -407,13 +397,6 @@ class E2b:
             workspace=self.workspace(policy),
             notices=(SIZED, COPIED, *_widened(policy)),
         )
-
-    def _left(self, policy: Policy) -> None:
-        """Clear away what was begun; what the service keeps of it is found again by its name."""
-        try:
-            self.destroy(policy, None)
-        except KasmonError:
-            return
 
     def _name(self, session: SessionId) -> str:
         """Under which the service has it; no other kasmon's is called so."""
