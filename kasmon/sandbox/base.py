@@ -278,6 +278,7 @@ class Sandbox(Protocol):
 
         Raises:
             SnapshotRefusedError: if that memory may not be gone on from; nothing runs then.
+            SandboxUnreachableError: if it cannot be woken now; it sleeps on as it was.
         """
         ...
 

@@ -21,7 +21,7 @@ from typing import Final
 import msgspec
 
 from kasmon.boot import boot
-from kasmon.errors import SandboxError, SnapshotRefusedError
+from kasmon.errors import SandboxError, SandboxUnreachableError, SnapshotRefusedError
 from kasmon.model.permission import SessionId
 from kasmon.model.sandbox import Tier
 from kasmon.model.snapshot import Judged, Maker, Part, Snapshot, refusal
@@ -51,9 +51,14 @@ class Memories:
         return self._state().disk_generation
 
     def moved_on(self) -> None:
-        """Something is about to run on the disk: no memory that is here fits it any more. On disk when it returns."""
+        """Something is about to run on the disk: no memory that is here fits it any more. On disk when it returns.
+
+        Raises:
+            SandboxUnreachableError: if that cannot be written: nothing may run then, and may be begun once it can be.
+        """
         state = self._state()
-        self._write(msgspec.structs.replace(state, disk_generation=state.disk_generation + 1))
+        with _written_first():
+            self._write(msgspec.structs.replace(state, disk_generation=state.disk_generation + 1))
 
     def current(self) -> Snapshot | None:
         """The last one that was confirmed, whether it may be gone on from or not; None where there is none."""
@@ -154,10 +159,14 @@ class Memories:
         return Judged(snapshot=snapshot, refused=why, is_this_boot=snapshot.boot == boot())
 
     def used(self, snapshot: Snapshot) -> None:
-        """Something goes on from *snapshot* as soon as this returns: nothing ever does again. On disk then."""
-        write_private(
-            self.folder / snapshot.id / RECORD, _encoded(msgspec.structs.replace(snapshot, used_at=time.time()))
-        )
+        """Something goes on from *snapshot* as soon as this returns: nothing ever does again. On disk then.
+
+        Raises:
+            SandboxUnreachableError: as `moved_on`.
+        """
+        fresh = msgspec.structs.replace(snapshot, used_at=time.time())
+        with _written_first():
+            write_private(self.folder / snapshot.id / RECORD, _encoded(fresh))
         self.moved_on()
 
     def given_back(self, snapshot: Snapshot) -> None:
@@ -257,6 +266,18 @@ class Draft:
             OSError: if that cannot be written.
         """
         return self._memories.confirmed(self, made_by, turn)
+
+
+@contextlib.contextmanager
+def _written_first() -> "Iterator[None]":
+    """What must be on disk before something runs is written meanwhile."""
+    try:
+        yield
+    except OSError as error:
+        why = f"what becomes of its disk cannot be noted ({error.strerror or error})"
+        raise SandboxUnreachableError(
+            "nothing runs in the sandbox", why, "Try again once files can be written."
+        ) from error
 
 
 def _encoded(value: object) -> bytes:

@@ -1,6 +1,7 @@
 """A sandbox whose tier keeps its memory on disk: whoever dies at whatever step, the memory is gone on from once, or is
 said to be lost."""
 
+import resource
 import shutil
 import tempfile
 from collections.abc import Iterator
@@ -112,4 +113,22 @@ def test_one_that_cannot_be_woken_now_sleeps_on_with_its_memory_and_wakes_the_ne
     assert before == stage.tier.kept(stage.policy)
     assert 1 == stage.living
     assert "" == stage.host().arrive() == box.wake()
+    assert "42\n" == box.run("python", "print(x)").stdout
+
+
+@pytest.mark.parametrize("to_disk", [False, True], ids=["in memory", "on disk"])
+def test_where_the_disk_takes_no_note_it_sleeps_on_and_wakes_once_it_does(stage: KeepingStage, to_disk: bool) -> None:
+    box = stage.arrived()
+    box.run("python", "x = 42")
+    box.sleep(to_disk=to_disk)
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (8, before[1]))
+    try:
+        with pytest.raises(SandboxUnreachableError, match="cannot be noted"):
+            box.wake()
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+    assert (Phase.PAUSED, not to_disk) == (box.phase, box.journal.housing.held)
+    assert "" == box.wake()
     assert "42\n" == box.run("python", "print(x)").stdout

@@ -3,13 +3,14 @@
 import contextlib
 import errno
 import os
+import resource
 from pathlib import Path
 
 import msgspec
 import pytest
 
 from kasmon.boot import boot
-from kasmon.errors import SandboxError, SnapshotRefusedError
+from kasmon.errors import SandboxError, SandboxUnreachableError, SnapshotRefusedError
 from kasmon.model.permission import SessionId
 from kasmon.model.snapshot import Judged, Maker, Snapshot
 from kasmon.sandbox import memory
@@ -126,6 +127,21 @@ def test_a_disk_that_is_full_at_any_step_leaves_the_old_or_the_new_one_and_that_
     assert (memories.path(found, "ram").read_bytes() == b"first") is (found == first)
     third = keep(memories, b"third")
     assert {third.id, "state.json"} == {path.name for path in memories.folder.iterdir()}
+
+
+def test_where_the_disk_takes_no_note_nothing_may_begin_and_the_memory_counts_on(memories: Memories) -> None:
+    kept = keep(memories)
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (8, before[1]))
+    try:
+        with pytest.raises(SandboxUnreachableError, match="cannot be noted"):
+            memories.used(kept)
+        with pytest.raises(SandboxUnreachableError, match="cannot be noted"):
+            memories.moved_on()
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+    assert kept == memories.fit(MADE_BY)
 
 
 def test_it_is_gone_on_from_once(memories: Memories) -> None:
