@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import resource
 import signal
 import subprocess
 import sys
@@ -147,6 +148,36 @@ def test_who_was_stopped_before_stays_stopped(family: Callable[[str], Family]) -
     assert {b"T"} == states(before)
     assert not states([pid for pid in one.pids if pid not in before]) & {b"T"}
     freeze.go_on_all(one.child.pid)
+
+
+@contextlib.contextmanager
+def full_disk() -> Iterator[None]:
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (0, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
+def test_on_a_full_disk_those_sleep_of_whom_nobody_was_stopped(family: Callable[[str], Family], tmp_path: Path) -> None:
+    busy, note = family(BUSY.format("os.fork()")), tmp_path / "stopped.json"
+    note.write_text("[1]")  # left by another time
+    with full_disk():
+        assert freeze.sleep(busy.child.pid, None, note)
+
+    assert {b"T"} == states(busy.pids)
+    assert not note.exists()
+    freeze.wake(busy.child.pid, None, note)
+    until(lambda: not states(busy.pids) & {b"T"})
+
+
+def test_where_nobody_can_note_who_was_stopped_all_go_on(family: Callable[[str], Family], tmp_path: Path) -> None:
+    mixed = family(BUSY.format(STOPS_ONE))
+    with full_disk(), pytest.raises(OSError, match="too large"):
+        freeze.sleep(mixed.child.pid, None, tmp_path / "stopped.json")
+
+    until(lambda: 1 == len([pid for pid in mixed.pids if b"T" in states([pid])]))
 
 
 def test_one_that_does_not_stop_lets_all_go_on(

@@ -182,14 +182,21 @@ class Jail(Witness):
 
         Raises:
             UnableError: for *to_disk*.
-            SandboxError: if it is gone, or somebody in it does not stop; all go on then.
+            SandboxError: if it is gone, somebody in it does not stop, or nobody can note who was stopped before; all go
+                on then.
         """
         if to_disk:
             raise UnableError("a jail cannot keep its memory on disk.", hint="It sleeps in memory, or it ends.")
         self._must_live(policy, runtime)
         site = self._site(policy)
-        if not freeze.sleep(runtime.pid, site.group, site.note):
-            raise SandboxError(f"the jail of {policy.session!r} was not put to sleep", "somebody in it does not stop")
+        what = f"the jail of {policy.session!r} was not put to sleep"
+        try:
+            is_asleep = freeze.sleep(runtime.pid, site.group, site.note)
+        except OSError as error:
+            why = f"who was stopped in it before cannot be noted ({error.strerror or error})"
+            raise SandboxError(what, why) from error
+        if not is_asleep:
+            raise SandboxError(what, "somebody in it does not stop")
         return Slept(held=True)
 
     def resume(self, policy: Policy, runtime: Runtime, slept: Slept, /) -> Runtime:

@@ -29,7 +29,10 @@ def sleep(init: int, group: Group | None, note: Path) -> bool:
     Args:
         init: its first process.
         group: its control group; None, or one that is not there, where it has none.
-        note: the file where it is noted who had been stopped before.
+        note: the file where it is noted who had been stopped before, if anybody had.
+
+    Raises:
+        OSError: if that cannot be noted; all go on then.
     """
     if group is not None and group.is_there:
         if group.freeze(frozen=True):
@@ -40,8 +43,19 @@ def sleep(init: int, group: Group | None, note: Path) -> bool:
         return False
     everybody, before = done
     if len(before) < len(everybody):  # else it slept already, and who was stopped before that is noted
-        write_private(note, msgspec.json.encode(before))
+        try:
+            _note(note, before)
+        except OSError:
+            go_on(everybody, before)
+            raise
     return True
+
+
+def _note(note: Path, before: Collection[int]) -> None:
+    if before:
+        write_private(note, msgspec.json.encode(before))
+    else:
+        note.unlink(missing_ok=True)
 
 
 def wake(init: int, group: Group | None, note: Path) -> None:
