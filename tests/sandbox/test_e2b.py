@@ -488,17 +488,34 @@ def test_a_sandbox_that_the_service_refuses_leaves_nothing_and_says_what_to_do(s
     assert not (places().state / "e2b" / ME).exists()
 
 
-def test_on_a_full_disk_none_is_made_and_that_is_told() -> None:
-    tier = E2b(access=calls.Access(key="key", api="http://127.0.0.1:9"))
+@contextlib.contextmanager
+def full_disk() -> Iterator[None]:
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (8, before[1]))
     try:
-        with pytest.raises(SandboxError, match="no sandbox was made"):
-            tier.create(Policy(session=ME))
+        yield
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
 
+
+def test_on_a_full_disk_none_is_made_and_that_is_told() -> None:
+    tier = E2b(access=calls.Access(key="key", api="http://127.0.0.1:9"))
+    with full_disk(), pytest.raises(SandboxError, match="cannot be noted here"):
+        tier.create(Policy(session=ME))
+
     assert not (places().state / "e2b" / ME / "record.json").exists()
+
+
+def test_on_a_full_disk_nothing_that_it_holds_is_lost(keep: Callable[..., Host]) -> None:
+    host = keep()
+    box = host.next()
+    box.arrive()
+    box.run("python", "x = 42")
+    with full_disk(), pytest.raises(SandboxUnreachableError, match="cannot be noted here"):
+        box.sleep()
+
+    assert "" == box.wake()
+    assert "42\n" == box.run("python", "print(x)").stdout
 
 
 def test_a_service_that_dies_during_a_run_leaves_it_unknown_and_nothing_is_said_to_be_gone(

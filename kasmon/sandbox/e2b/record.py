@@ -5,7 +5,7 @@ from typing import Final
 
 import msgspec
 
-from kasmon.errors import RefusedError, SandboxError
+from kasmon.errors import RefusedError, SandboxError, SandboxUnreachableError
 from kasmon.model.sandbox import Policy, Runtime
 from kasmon.paths import Places, private_folder, write_private
 from kasmon.sandbox.network.allow import allowlist
@@ -77,7 +77,16 @@ class Records:
         return record, record.runtime
 
     def write(self, policy: Policy, record: Record) -> None:
-        write_private(self._path(policy), msgspec.json.encode(record))
+        """Keep *record*.
+
+        Raises:
+            SandboxUnreachableError: if it cannot be written: what the service has is as it was, and not known here.
+        """
+        try:
+            write_private(self._path(policy), msgspec.json.encode(record))
+        except OSError as error:
+            what = f"what the service has of {policy.session!r} cannot be noted here"
+            raise SandboxUnreachableError(what, error.strerror or str(error)) from error
 
     def remove(self, policy: Policy) -> None:
         """The sandbox is gone; its files stay. Idempotent."""
