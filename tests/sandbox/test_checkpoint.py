@@ -413,6 +413,28 @@ def test_a_restoring_that_fails_leaves_all_as_it_was(
     assert [] == [path.name for path in workspace.parent.iterdir() if path.name.startswith(".kasmon")]
 
 
+def test_a_restoring_of_which_cannot_be_noted_how_far_it_is_leaves_all_as_it_was(
+    workspace: Path, points: Checkpoints, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (workspace / "f").write_text("1")
+    first = points.take(str(workspace), 1, "before", Saved())
+    (workspace / "f").write_text("2")
+    (workspace / "g").write_text("2")
+    true, notes = Path.replace, iter(range(100))
+
+    def full(path: Path, target: Path) -> Path:
+        if target.name == "swap.json" and next(notes) == 1:
+            raise OSError(28, "No space left on device")
+        return true(path, target)
+
+    monkeypatch.setattr(Path, "replace", full)
+    with pytest.raises(SandboxError, match="No space left"):
+        points.restore(first.id, str(workspace))
+
+    assert {"f": b"2", "g": b"2"} == {path.name: path.read_bytes() for path in workspace.iterdir()}
+    assert [] == [path.name for path in workspace.parent.iterdir() if path.name.startswith(".kasmon")]
+
+
 @pytest.mark.parametrize("moved", range(5))
 def test_a_restoring_whose_process_dies_is_finished_by_the_next_one(
     workspace: Path, points: Checkpoints, monkeypatch: pytest.MonkeyPatch, moved: int

@@ -32,12 +32,37 @@ def exchange(swap: Swap, note: Path) -> None:
     """Do *swap*; *note* is there while it is not done.
 
     Raises:
-        SandboxError: if it cannot be done; *folder* is then as it was.
+        SandboxError: if it cannot be done; *folder* is then as it was, or the error says where what was in it is.
+        OSError: if it cannot be noted; nothing has changed then.
     """
     _written(note, swap)
+    _go_on(swap, note)
+
+
+def _go_on(swap: Swap, note: Path) -> None:
+    """Do what is left of *swap*, of which *note* tells how far it is."""
+    if not swap.emptied:
+        _emptied(swap, note)
     try:
-        if not swap.emptied:
-            _moved(swap.folder, swap.old)
+        _moved(swap.new, swap.folder)
+    except OSError as error:
+        raise SandboxError(
+            f"{swap.folder!r} could not be filled",
+            error.strerror or str(error),
+            f"What was in it is in {swap.old!r}, the rest of the checkpoint in {swap.new!r}; it is tried again.",
+        ) from error
+    note.unlink()
+
+
+def _emptied(swap: Swap, note: Path) -> None:
+    """Move what is in its folder into *old*, and note that.
+
+    Raises:
+        SandboxError: if it cannot be done; the folder is then as it was.
+    """
+    try:
+        _moved(swap.folder, swap.old)
+        _written(note, msgspec.structs.replace(swap, emptied=True))
     except OSError as error:
         try:
             _moved(swap.old, swap.folder)
@@ -49,16 +74,6 @@ def exchange(swap: Swap, note: Path) -> None:
         raise SandboxError(
             f"{swap.folder!r} could not be emptied", error.strerror or str(error), "It is as it was."
         ) from error
-    _written(note, msgspec.structs.replace(swap, emptied=True))
-    try:
-        _moved(swap.new, swap.folder)
-    except OSError as error:
-        raise SandboxError(
-            f"{swap.folder!r} could not be filled",
-            error.strerror or str(error),
-            f"What was in it is in {swap.old!r}, the rest of the checkpoint in {swap.new!r}; it is tried again.",
-        ) from error
-    note.unlink()
 
 
 def unfinished(note: Path) -> Swap | None:
@@ -76,7 +91,7 @@ def resumed(swap: Swap, note: Path) -> None:
         SandboxError: if it cannot be done.
     """
     if Path(swap.new).is_dir():
-        exchange(swap, note)
+        _go_on(swap, note)
         return
     if not swap.emptied and Path(swap.old).is_dir():  # somebody took the new things away
         _moved(swap.old, swap.folder)
