@@ -53,6 +53,7 @@ class Connection(asyncio.Protocol):
 
     @property
     def is_open(self) -> bool:
+        """Whether what is pushed can still get there."""
         return self._transport is not None and not self._transport.is_closing()
 
     def push(self, frame: Push, key: Hashable | None = None) -> None:

@@ -74,6 +74,7 @@ class Keeper:
 
     @property
     def sleeps(self) -> bool:
+        """Whether it is known to sleep."""
         return self._steps.housing.is_asleep
 
     def begin(self, terms: Terms) -> None:

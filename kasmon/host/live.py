@@ -44,6 +44,7 @@ class Live:
                 self._show(thinking)
 
     def unwatch(self, connection: Connection) -> None:
+        """Show *connection* nothing any more. Idempotent."""
         if (watcher := self._watchers.pop(connection, None)) is not None:
             watcher.close()
 

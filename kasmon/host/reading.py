@@ -38,6 +38,7 @@ def bounds(count: int, start: int | None, end: int | None) -> tuple[int, int]:
 
 
 def plain(row: bytes) -> Clean:
+    """A captured *row* as cleaned text, without styles and without blanks at its end."""
     return Clean(clean_line(row.decode("utf-8", "replace")).rstrip())
 
 

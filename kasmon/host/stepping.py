@@ -43,6 +43,7 @@ class Steps:
 
     @property
     def housing(self) -> Housing:
+        """The sandbox by the facts so far."""
         return self._pen.session.housing or Housing()
 
     async def learn(self) -> None:

@@ -146,6 +146,7 @@ class TypedPrompts(Prompts):
         self._begun_to_read.set()
 
     async def aclose(self) -> None:
+        """Type nothing any more, once those under way were told what became of theirs. Idempotent."""
         self._is_over = True
         if self._sending:
             await asyncio.wait(self._sending, timeout=LAST_WORDS_S)

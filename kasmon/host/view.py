@@ -149,6 +149,7 @@ def cursor_of(facts: ScreenFacts, heard: str = "") -> Cursor:
 
 
 def modes_of(facts: ScreenFacts) -> Modes:
+    """What the program of that screen asked its terminal for."""
     mouse: Literal["", "standard", "button", "all"] = "standard" if facts.mouse_standard else ""
     if facts.mouse_all or facts.mouse_button:
         mouse = "all" if facts.mouse_all else "button"

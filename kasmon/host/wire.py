@@ -23,6 +23,8 @@ class Frame(msgspec.Struct, frozen=True, kw_only=True, tag_field="t"):
 
 
 class Numbered(Frame, frozen=True, kw_only=True):
+    """A frame that is answered, or an answer."""
+
     n: int
     """Chosen by the client; the answer carries it back."""
 
@@ -113,6 +115,8 @@ class Watch(Frame, frozen=True, kw_only=True, tag="watch"):
 
 
 class Unwatch(Frame, frozen=True, kw_only=True, tag="unwatch"):
+    """Push nothing of this session any more, unless it has the client's focus."""
+
     session: SessionId
 
 
@@ -125,6 +129,8 @@ class Focus(Frame, frozen=True, kw_only=True, tag="focus"):
 
 
 class Blur(Frame, frozen=True, kw_only=True, tag="blur"):
+    """The client's keys go there no more."""
+
     session: SessionId
 
 
@@ -154,6 +160,8 @@ class Quit(Numbered, frozen=True, kw_only=True, tag="quit"):
 
 
 class Welcome(Numbered, frozen=True, kw_only=True, tag="welcome"):
+    """The answer to `Hello`: who the host is."""
+
     pid: int
     version: int = VERSION
     kasmon: str = ""
@@ -164,6 +172,8 @@ class Welcome(Numbered, frozen=True, kw_only=True, tag="welcome"):
 
 
 class Done(Numbered, frozen=True, kw_only=True, tag="done"):
+    """It was done; what came of it, where something did."""
+
     receipt: Receipt | None = None
     ran: Ran | None = None
     """What came of a run."""
@@ -185,6 +195,8 @@ class Failed(Numbered, frozen=True, kw_only=True, tag="failed"):
 
 
 class Text(Numbered, frozen=True, kw_only=True, tag="text"):
+    """The answer to `Read`."""
+
     lines: tuple[str, ...]
 
 
@@ -213,6 +225,8 @@ class PaneSeen(Numbered, frozen=True, kw_only=True, tag="pane-seen"):
 
 
 class Cursor(msgspec.Struct, frozen=True, array_like=True):
+    """Where the cursor of a terminal stands, in cells from its upper left, and how it looks."""
+
     x: int = 0
     y: int = 0
     visible: bool = False

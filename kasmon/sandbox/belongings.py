@@ -50,6 +50,7 @@ class Belongings:
 
     @property
     def binds(self) -> tuple[Bind, ...]:
+        """What of it is seen inside: the folder, and over it the notes, which alone can be written to."""
         return (
             Bind(source=str(self.folder), target=SESSION),
             Bind(source=str(self.notes), target=NOTES, writable=True),

@@ -41,6 +41,7 @@ class Looked(NamedTuple):
 
     @property
     def secrets(self) -> tuple[str, ...]:
+        """The values that are long enough to be told from any other text, each once."""
         return tuple(dict.fromkeys(value for value in self.values.values() if len(value) >= SHORTEST))
 
 

@@ -104,6 +104,7 @@ class Line:
             return
 
     def close(self) -> None:
+        """Hang up. Idempotent."""
         self._socket.close()
 
 

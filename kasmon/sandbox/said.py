@@ -44,6 +44,8 @@ class AgentState(State, frozen=True, kw_only=True):
 
 
 class Pong(msgspec.Struct, frozen=True):
+    """How the agent stands, as it says itself."""
+
     nonce: str
     instance: str
     protocol: int
@@ -79,6 +81,8 @@ class Told(msgspec.Struct, frozen=True):
 
 
 class Said(msgspec.Struct, frozen=True):
+    """The answer to anything but a run, a ping or a look; what a request has no use for is empty."""
+
     type: str = ""
     stderr: str = ""
     data: str = ""
@@ -89,6 +93,8 @@ class Said(msgspec.Struct, frozen=True):
 
 
 class Heard(Ran, frozen=True, kw_only=True):
+    """What comes of a run: pieces of its output, and at last what came of it."""
+
     type: str = ""
     name: str = ""
     data: str = ""

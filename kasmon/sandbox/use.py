@@ -48,6 +48,7 @@ class Use:
 
     @property
     def phase(self) -> Phase:
+        """Where it is in its life, by its facts."""
         return self.journal.housing.phase
 
     @property

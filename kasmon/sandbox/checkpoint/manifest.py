@@ -43,6 +43,7 @@ class Manifest(NamedTuple):
 
     @property
     def size(self) -> int:
+        """The bytes of all its files."""
         return sum(entry.size for entry in self.files.values() if entry.kind == FILE)
 
 
@@ -96,6 +97,7 @@ _IGNORED: Final = frozenset({*range(0x200C, 0x2010), *range(0x202A, 0x202F), *ra
 
 
 def encode(manifest: Manifest) -> bytes:
+    """*manifest* as `decode` reads it."""
     return json.dumps({"at": manifest.at, "files": manifest.files}, separators=(",", ":")).encode()
 
 

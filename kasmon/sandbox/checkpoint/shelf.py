@@ -61,6 +61,7 @@ class Shelf:
             raise SandboxError("the checkpoints of this session cannot be read", str(error)) from error
 
     def write(self, records: Records) -> None:
+        """Let *records* be all that is recorded."""
         write_private(self.folder / "checkpoints.json", msgspec.json.encode(records))
 
     def put(self, kind: str, content: bytes) -> str:

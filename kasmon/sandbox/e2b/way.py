@@ -283,6 +283,7 @@ def _hinted(frame: bytes, more: str) -> bytes:
 
 
 def way(given: Mapping[str, Any]) -> Inside:
+    """The way into the sandbox that a relay was *given*."""
     return Inside(given)
 
 

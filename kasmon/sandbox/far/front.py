@@ -46,6 +46,8 @@ CARRIED: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGQUIT, signal.SIGHUP, 
 
 
 class Front:
+    """Carries between our own stdin, stdout and terminal and the agent of *told*, where that is by *arrival*."""
+
     def __init__(self, told: Quarters, arrival: Arrival) -> None:
         self._told, self._arrival = told, arrival
         self._ground = Path(told.ground)

@@ -221,11 +221,13 @@ def let_wait(ground: Path) -> None:
 
 
 def wait_no_more(ground: Path) -> None:
+    """From now on a front of *ground* that loses its line does not wait for another one. Idempotent."""
     with contextlib.suppress(FileNotFoundError):
         (ground / "asleep").unlink()
 
 
 def waits(ground: Path) -> bool:
+    """Whether a front of *ground* that loses its line is to wait."""
     return (ground / "asleep").exists()
 
 

@@ -63,13 +63,16 @@ class Tether:
 
     @property
     def is_joined(self) -> bool:
+        """Whether the process is known to be at the other end of the line."""
         return self._is_joined
 
     @property
     def has_room(self) -> bool:
+        """Whether more may be told; else it is to wait until some was taken."""
         return len(self._waiting) < MOST_BYTES
 
     def fileno(self) -> int:
+        """The line's, for `poll`; -1 where there is none."""
         return -1 if self._line is None else self._line.fileno()
 
     def connect(self, path: str) -> bool:

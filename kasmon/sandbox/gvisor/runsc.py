@@ -72,6 +72,7 @@ class Runsc:
         return _version_of(str(program), program.stat().st_mtime_ns if program.exists() else 0)
 
     def command(self, *words: str) -> list[str]:
+        """The program with *words*, on its root and as it is always called."""
         usual = [f"--root={self.root}", "--network=none", "--ignore-cgroups", f"--platform={PLATFORM}"]
         return [shutil.which(self.program) or self.program, *usual, *words]
 

@@ -38,4 +38,5 @@ class Inside:
 
 
 def way(given: Mapping[str, Any]) -> Inside:
+    """The way into the sandbox that a relay was *given*."""
     return Inside(given)

@@ -57,6 +57,7 @@ class Group:
 
     @property
     def is_there(self) -> bool:
+        """Whether it was made, and can freeze."""
         return (self.folder / "cgroup.freeze").exists()
 
     def freeze(self, *, frozen: bool) -> bool:

@@ -68,6 +68,7 @@ def jail_user() -> int:
 
 
 def jail_group() -> int:
+    """The number of the group that a jail's processes have, as this machine sees them."""
     return jail_user() if os.geteuid() == 0 else os.getegid()
 
 

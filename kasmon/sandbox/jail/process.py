@@ -27,6 +27,7 @@ def lives(pid: int, started: float, of_boot: str) -> bool:
 
 
 def threads(pid: int) -> list[int]:
+    """The threads of process *pid* now; none where it is gone."""
     try:
         return [int(task) for task in os.listdir(PROC / f"{pid}/task")]  # noqa: PTH208
     except OSError:

@@ -60,6 +60,7 @@ class Wanted(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def probe_command() -> list[str]:
+    """What is run inside: it prints what `told` reads."""
     return ["/usr/bin/python3", "-I", "-S", "-c", PROBE % (NAMESPACES,)]
 
 

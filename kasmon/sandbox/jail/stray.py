@@ -36,6 +36,7 @@ class Stray(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def can_go(self) -> bool:
+        """Whether nobody lives there, and nobody's work lies there."""
         return not self.holds_work and self.process is None
 
 

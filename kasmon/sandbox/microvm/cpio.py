@@ -15,12 +15,15 @@ class Archive:
         self._number = 0
 
     def folder(self, name: str, mode: int = 0o755) -> None:
+        """A folder."""
         self._add(name, stat.S_IFDIR | mode, b"")
 
     def file(self, name: str, content: bytes, mode: int = 0o644) -> None:
+        """A plain file."""
         self._add(name, stat.S_IFREG | mode, content)
 
     def link(self, name: str, target: str) -> None:
+        """A symbolic link."""
         self._add(name, stat.S_IFLNK | 0o777, target.encode())
 
     def device(self, name: str, major: int, minor: int, mode: int = 0o600) -> None:

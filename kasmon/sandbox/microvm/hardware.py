@@ -46,6 +46,7 @@ class Handles(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def every(self) -> tuple[int, ...]:
+        """Those that QEMU has to inherit."""
         kept = (self.kernel, self.initrd, self.root, self.base, self.disk, self.control, self.console)
         return (*kept, *(each for each in (self.memory, self.programs) if each is not None))
 
@@ -75,6 +76,7 @@ def words(program: str, handles: Handles, size: Size, *, accelerator: str) -> li
 
 
 def memory_mib(size: Size) -> int:
+    """How much memory a machine of *size* has, in MiB."""
     return size.memory_bytes // MIB
 
 

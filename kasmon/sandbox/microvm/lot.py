@@ -55,6 +55,7 @@ class Lot:
 
     @property
     def lock(self) -> Path:
+        """The file on which its door holds a lock for life."""
         return self.folder / "lock"
 
     @property

@@ -123,6 +123,7 @@ def end_of(log: int) -> str:
 
 
 def last_line(said: bytes) -> str:
+    """The last line of what was *said*, without QEMU's name in front."""
     lines = said.rstrip(b"\0").decode("utf-8", "replace").strip().splitlines()
     return lines[-1].removeprefix("qemu-system-x86_64: ") if lines else ""
 

@@ -37,6 +37,7 @@ class Trial(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_carried(self) -> bool:
+        """Whether KVM is taken."""
         return not self.why
 
     @property

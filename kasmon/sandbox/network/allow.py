@@ -42,9 +42,11 @@ class Entry(NamedTuple):
     private: bool = False
 
     def names(self, host: str) -> bool:
+        """Whether it is of *host*, written as it is looked up."""
         return host.endswith(self.name) if self.name.startswith(".") else host == self.name
 
     def opens(self, port: int) -> bool:
+        """Whether it is of *port*."""
         return port == self.port if self.port else port in PORTS
 
 

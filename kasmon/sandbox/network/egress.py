@@ -76,6 +76,7 @@ class Egress:
         self._inode = os.lstat(self._path).st_ino
 
     def serve(self) -> None:
+        """Let in who comes, and hear what kasmon wishes, until the end."""
         for listener, act in ((self._door, self._let_in), (self._control, self._hear)):
             listener.setblocking(False)
             self._events.register(listener, selectors.EVENT_READ, act)

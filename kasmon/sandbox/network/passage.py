@@ -49,6 +49,7 @@ class Passage:
                     end.shutdown(socket.SHUT_RDWR)
 
     def close(self) -> None:
+        """Let go of both ends; for who serves it, once nobody carries any more."""
         for end in (self.client, self.host):
             if end is not None:
                 end.close()
