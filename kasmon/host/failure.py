@@ -13,7 +13,7 @@ CARRIED = (str, int, float, bool, type(None))
 def failed(n: int, error: KasmonError) -> Failed:
     """*error* as the answer to frame *n*, without the secrets that this host knows."""
     fields = {
-        name: hidden(value) if isinstance(value, str) else value
+        name: _hidden(value)
         for name, value in vars(error).items()
         if name not in ("message", "hint") and (isinstance(value, CARRIED) or _is_words(value))
     }
@@ -53,6 +53,12 @@ def _tree(kind: type[KasmonError]) -> Iterator[type[KasmonError]]:
     while level:
         yield from level
         level = [below for above in level for below in above.__subclasses__()]
+
+
+def _hidden(value: object) -> object:
+    if isinstance(value, tuple):
+        return tuple(map(hidden, value))
+    return hidden(value) if isinstance(value, str) else value
 
 
 def _is_words(value: object) -> bool:

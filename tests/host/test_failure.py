@@ -30,6 +30,7 @@ from kasmon.errors import (
     UsageError,
 )
 from kasmon.host.failure import failed, rebuilt
+from kasmon.host.own_log import learn
 from kasmon.host.wire import Failed
 
 EXAMPLES = [
@@ -104,3 +105,12 @@ def test_what_an_error_carries_and_the_wire_cannot_is_left_behind() -> None:
     error.socket = object()  # type: ignore[attr-defined]
 
     assert {} == failed(1, error).fields
+
+
+def test_no_secret_that_a_host_knows_travels_in_what_an_error_carries() -> None:
+    learn(["planted-5ecret-of-a-test"])
+    error = RefusedError("no planted-5ecret-of-a-test.")
+    error.why = "planted-5ecret-of-a-test"  # type: ignore[attr-defined]
+    error.words = ("a", "planted-5ecret-of-a-test")  # type: ignore[attr-defined]
+
+    assert b"5ecret" not in msgspec.json.encode(failed(1, error))
