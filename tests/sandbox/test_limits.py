@@ -1,5 +1,6 @@
 """What those inside may use, and what happens when they want more: they are refused, and everybody else goes on."""
 
+import contextlib
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -206,7 +207,11 @@ print(sum(os.times()[2:4]))
 
 def need_limits() -> None:
     """Skip the test where no control group of ours holds memory and processor."""
-    held = cgroup.holding()
+    tried, held = group("tried"), Held(memory=False, processes=False, cpus=False)
+    if tried is not None:
+        with contextlib.suppress(OSError):
+            held = tried.make(SMALL)
+        tried.remove()
     if not (held.memory and held.cpus and held.processes):
         missing = [name for name, has in held._asdict().items() if not has]
         pytest.skip(f"no control group of ours holds {', '.join(missing)} here: it takes delegated controllers")

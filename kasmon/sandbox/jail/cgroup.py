@@ -16,6 +16,8 @@ PERIOD_US: Final = 100_000
 FREEZE_S: Final = 2.0
 END_S: Final = 2.0
 LOOK_S: Final = 0.001
+HOLDING: Final = ("memory", "pids", "cpu")
+"""The controllers that hold a jail's limits."""
 
 
 class Held(NamedTuple):
@@ -125,21 +127,11 @@ def group(name: str, proc: Path = Path("/proc/self")) -> Group | None:
     return None
 
 
-def holding() -> Held:
-    """Which limits a group that we make would hold."""
-    made = group("x")
-    names = _controllers(made.folder.parent) if made is not None else []
-    return Held(memory="memory" in names, processes="pids" in names, cpus="cpu" in names)
-
-
 def _controllers(folder: Path) -> list[str]:
     """What groups in *folder* can hold."""
     with contextlib.suppress(OSError):
         return [name for name in (folder / "cgroup.subtree_control").read_text().split() if name in HOLDING]
     return []
-
-
-HOLDING: Final = ("memory", "pids", "cpu")
 
 
 def _write(file: Path, text: str) -> None:

@@ -84,11 +84,6 @@ def found(folder: Path) -> Image | None:
     return image if image.format == FORMAT and whole else None
 
 
-def damaged(folder: Path, image: Image) -> list[str]:
-    """Which files of *image* are not what they were when it was built."""
-    return [name for name, known in image.hashes.items() if hashed(folder / name) != known]
-
-
 def build(folder: Path, told: Callable[[str], None] = lambda _: None) -> Image:
     """Build an image anew, and put it in the place of the one in *folder*, whole or not at all. Takes a minute.
 
