@@ -86,8 +86,11 @@ def opened(folder: Path, session: str, hosts: Sequence[str], *, owner: tuple[int
     """
     allowlist(hosts)
     if found(folder):
-        told = tell(folder, {"do": "allow", "hosts": list(hosts)})
-        return _recorded(folder, int(told["pid"]))
+        pid = int(tell(folder, {"do": "allow", "hosts": list(hosts)})["pid"])
+        known = _record(folder)
+        if known is not None and known.pid == pid and lives(pid, known.started, known.boot):
+            return known
+        return _recorded(folder, pid)
     _ended(folder)
     is_new = not folder.exists()
     owner = owner if os.geteuid() == 0 else None
@@ -106,11 +109,11 @@ def opened(folder: Path, session: str, hosts: Sequence[str], *, owner: tuple[int
             handle = os.open(log, os.O_WRONLY | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC)
             kept.callback(os.close, handle)
             pid = _start(session, hosts, owner, door.fileno(), control.fileno(), handle)
+        return _recorded(folder, pid)
     except OSError as error:
         if is_new:  # otherwise a sandbox may look at what is there
             closed(folder)
         raise SandboxError(f"the way out of {session!r} could not be opened", str(error)) from error
-    return _recorded(folder, pid)
 
 
 def found(folder: Path) -> bool:
