@@ -5,9 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from kasmon.backends import codex
 from kasmon.backends.acp import known
 from kasmon.backends.claude import command
+from kasmon.backends.codex.backend import OWN as OWN_OF_CODEX
+from kasmon.backends.codex.backend import WITHIN
 from kasmon.backends.surroundings import (
     NESTED,
     OWN,
@@ -61,8 +62,8 @@ def test_an_agent_gets_what_every_agent_gets_and_its_own_keys_but_no_others(
 
 def test_what_an_agent_has_of_its_own_is_the_same_by_its_protocol_and_in_a_terminal() -> None:
     assert command.OWN_PREFIXES == OWN["claude"]
-    assert codex.OWN == OWN["codex"]
-    assert codex.WITHIN <= NESTED
+    assert OWN_OF_CODEX == OWN["codex"]
+    assert WITHIN <= NESTED
     assert {name: agent.own for name, agent in known.AGENTS.items()} == {name: OWN[name] for name in known.AGENTS}
 
 

@@ -1,0 +1,117 @@
+"""Starts `codex app-server` and has it open the conversation that was asked for, or says why it did not."""
+
+import asyncio
+import os
+from typing import Final
+
+from kasmon.backends import handshake
+from kasmon.backends.base import Abilities, Agent
+from kasmon.backends.child import Child
+from kasmon.backends.codex import program
+from kasmon.backends.codex.agent import CodexAgent
+from kasmon.backends.codex.flags import wanted
+from kasmon.backends.shape import Table
+from kasmon.backends.surroundings import Surroundings, surroundings
+from kasmon.backends.version import explained
+from kasmon.errors import LaunchError, SessionEndedError, UnfitAgentError
+from kasmon.model.command import Launch
+from kasmon.paths import places
+
+HANDSHAKE_S: Final = 45.0
+"""How long codex may take to open a conversation; starting MCP servers takes most of it."""
+OWN: Final = ("CODEX_", "OPENAI_")
+WITHIN: Final = frozenset(
+    {"CODEX_PERMISSION_PROFILE", "CODEX_SESSION_ID", "CODEX_THREAD_ID", "CODEX_TOOL_CALL_ID", "CODEX_VERSION"}
+)
+"""What codex tells the programs that it starts. kasmon may be one of them; its own agents are not."""
+BACKTRACE: Final = "Stack backtrace:"
+NO_SERVER: Final = ("unrecognized subcommand", "unexpected argument", "No such command")
+"""What a codex, or another program, says that has no app-server."""
+
+
+class CodexBackend:
+    """Opens codex."""
+
+    name = "codex"
+    abilities = Abilities(
+        streams=True,
+        asks=True,
+        cancels=True,
+        hears_reasons=True,
+        steers=True,
+        sets_model=True,
+        sets_permission_mode=True,
+        resumes=True,
+        interrupts=True,
+    )
+
+    async def open(self, launch: Launch, /) -> Agent:
+        """Start codex, or go on with the conversation `launch.resume`. `launch.argv` is `codex` and its own flags.
+
+        Raises:
+            LaunchError: if it cannot be started, is not logged in, or does not answer; the message names the fix.
+        """
+        if not launch.argv:
+            raise LaunchError(
+                "cannot start codex: no program is given.", hint="Set the agent's `program` in the config."
+            )
+        asked = wanted(launch.argv[1:], launch.model)
+        there = await asyncio.to_thread(_surroundings, launch)
+        path = await asyncio.to_thread(program.found, launch.agent, launch.argv[0], there.variables)
+        argv, variables = (path, "app-server", *asked.arguments), there.variables
+        if launch.sandbox is not None:
+            from kasmon.sandbox.inmate import confined
+
+            inmate = await asyncio.to_thread(confined, places(), launch, argv, variables)
+            argv, variables, there = inmate.command, {}, Surroundings(variables, (*there.secrets, *inmate.secrets))
+        child = await Child.start(argv, workdir=launch.workdir, environment=variables, secrets=there.secrets)
+        agent = CodexAgent(launch, child, there.secrets)
+        try:
+            await _begun(agent, asked.thread, launch, path, child)
+        except UnfitAgentError as error:
+            raise await explained(error, self.name, (path,), launch.workdir, there.variables) from error
+        return agent
+
+
+async def _begun(agent: CodexAgent, thread: Table, launch: Launch, path: str, child: Child) -> None:
+    """Let *agent* begin; where it does not, end it.
+
+    Raises:
+        LaunchError: why it did not.
+    """
+    failure: TimeoutError | SessionEndedError
+    limit_s = handshake.limit_s(launch, HANDSHAKE_S)
+    try:
+        await handshake.arrived(launch, child.pid)
+        async with asyncio.timeout(limit_s):
+            await agent.begin(thread)
+        return
+    except TimeoutError as error:
+        why, failure = f"did not open a conversation within {limit_s:g} s", error
+    except SessionEndedError as error:
+        why, failure = "ended before it had opened a conversation", error
+    finally:
+        if not agent.has_begun:
+            await agent.aclose()
+    raise _not_opened(path, why, child) from failure
+
+
+def _surroundings(launch: Launch) -> Surroundings:
+    here = {name: value for name, value in os.environ.items() if name not in WITHIN}
+    return surroundings(launch, OWN, here)
+
+
+def _not_opened(path: str, why: str, child: Child) -> LaunchError:
+    """Why the program at *path* is of no use, with what it said last, and what can be done about that."""
+    said = child.last_words.partition(BACKTRACE)[0]
+    words = "; ".join(line.strip() for line in said.splitlines() if line.strip()).rstrip(".")
+    ended = f"exit code {child.exit_code}" if child.exit_code is not None else child.signal
+    how = f" ({ended})" if why.startswith("ended") and ended else ""
+    is_other = not words or any(sign in words for sign in NO_SERVER)
+    what, started = f"codex {why}{how}{f': {words}' if words else ''}.", f"{path!r} is what was started."
+    if is_other:
+        return UnfitAgentError(what, hint=f"kasmon needs a codex that has `codex app-server`; {started}")
+    return LaunchError(what, hint=f"Check the profile's flags, and its config; {started}")
+
+
+backend = CodexBackend()
