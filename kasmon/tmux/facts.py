@@ -81,10 +81,7 @@ class ScreenFacts(msgspec.Struct, frozen=True, kw_only=True):
     mouse_standard: bool
     mouse_button: bool
     mouse_all: bool
-    mouse_any: bool
-    """The program wants mouse events of some kind."""
     mouse_sgr: bool
-    mouse_utf8: bool
     application_cursor: bool
     application_keypad: bool
     alternate: bool
@@ -101,8 +98,8 @@ class ScreenFacts(msgspec.Struct, frozen=True, kw_only=True):
 
 SCREEN_FORMAT = (
     "#{pane_width}|#{pane_height}|#{cursor_x}|#{cursor_y}|#{cursor_flag}|#{cursor_shape}|"
-    "#{mouse_standard_flag}|#{mouse_button_flag}|#{mouse_all_flag}|#{mouse_any_flag}|#{mouse_sgr_flag}|"
-    "#{mouse_utf8_flag}|#{keypad_cursor_flag}|#{keypad_flag}|#{alternate_on}|#{pane_in_mode}|"
+    "#{mouse_standard_flag}|#{mouse_button_flag}|#{mouse_all_flag}|#{mouse_sgr_flag}|"
+    "#{keypad_cursor_flag}|#{keypad_flag}|#{alternate_on}|#{pane_in_mode}|"
     "#{pane_dead}|#{history_size}|#{bracket_paste_flag}|#{version}"
 )
 
@@ -169,7 +166,7 @@ def orphans(panes: Sequence[PaneFacts], own_window: str) -> list[str]:
 def read_screen(line: bytes) -> ScreenFacts | None:
     """The screen in an answer to `SCREEN_FORMAT`; None if there is no such pane."""
     fields = line.decode("ascii", "replace").split(SEPARATOR)
-    if len(fields) != 20 or not fields[0].isdecimal():
+    if len(fields) != 18 or not fields[0].isdecimal():
         return None
     flags = [_number(field) > 0 for field in fields]
     return ScreenFacts(
@@ -182,17 +179,15 @@ def read_screen(line: bytes) -> ScreenFacts | None:
         mouse_standard=flags[6],
         mouse_button=flags[7],
         mouse_all=flags[8],
-        mouse_any=flags[9],
-        mouse_sgr=flags[10],
-        mouse_utf8=flags[11],
-        application_cursor=flags[12],
-        application_keypad=flags[13],
-        alternate=flags[14],
-        in_mode=flags[15],
-        is_dead=flags[16],
-        history=_number(fields[17]),
-        bracketed_paste=flags[18] if fields[18] else None,
-        joins=parse(f"tmux {fields[19]}") >= JOINS_SINCE,
+        mouse_sgr=flags[9],
+        application_cursor=flags[10],
+        application_keypad=flags[11],
+        alternate=flags[12],
+        in_mode=flags[13],
+        is_dead=flags[14],
+        history=_number(fields[15]),
+        bracketed_paste=flags[16] if fields[16] else None,
+        joins=parse(f"tmux {fields[17]}") >= JOINS_SINCE,
     )
 
 

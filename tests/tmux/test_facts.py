@@ -50,7 +50,7 @@ def test_no_answer_raises(answer: bytes) -> None:
 
 
 def test_a_missing_pane_has_no_screen() -> None:
-    assert read_screen(b"|" * 19) is None
+    assert read_screen(b"|" * 17) is None
 
 
 def test_each_pane_counts_once_as_its_own_session_shows_it() -> None:

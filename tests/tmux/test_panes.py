@@ -108,8 +108,7 @@ def test_the_screen_comes_with_its_colours_cursor_and_modes(shared: Ears, folder
     assert [b"\x1b[1m\x1b[31mred\x1b[0m\x1b[39m\x1b[49m  end", b"ready", b""] == [row.rstrip() for row in screen.rows]
     seen = screen.facts
     assert (20, 3, 5, 1, False) == (seen.width, seen.height, seen.cursor_x, seen.cursor_y, seen.cursor_visible)
-    assert (True, True, False, True, True) == (
-        seen.mouse_any,
+    assert (True, False, True, True) == (
         seen.mouse_button,
         seen.mouse_all,
         seen.mouse_sgr,
