@@ -54,11 +54,6 @@ class Connection:
         """Read what is there and call back; False once tmux has ended the connection."""
         return self._client is not None and self._client.pump()
 
-    def pump_for(self, limit_s: float) -> None:
-        """Pump for *limit_s*, or until tmux ends the connection; waits."""
-        if self._client is not None:
-            self._client.pump_for(limit_s)
-
     def close(self) -> None:
         """End our client; the server and its sessions stay. Idempotent, bounded by three seconds."""
         client, self._client = self._client, None

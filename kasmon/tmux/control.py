@@ -37,9 +37,9 @@ class ControlClient:
     """A running `tmux -C attach`.
 
     Watch `fileno()` for reading and call `pump`; while `wants_write()`, watch `write_fileno()` for writing and call
-    `flush`. Only `call`, `pump_for` and `close` wait. Answers come in the order of their requests, each exactly once: a
-    client that ends answers the rest with an error. Callbacks run inside `pump`, `call` or `close`; they may submit and
-    call.
+    `flush`. Only `call`, `until_attached` and `close` wait. Answers come in the order of their requests, each exactly
+    once: a client that ends answers the rest with an error. Callbacks run inside `pump`, `call` or `close`; they may
+    submit and call.
     """
 
     def __init__(self, argv: Sequence[str], environment: Mapping[str, str] | None = None, where: str = "") -> None:
@@ -155,12 +155,6 @@ class ControlClient:
             self._wait(max(0.0, deadline - time.monotonic()))
         if self._greeting is None or self._greeting.failed:
             raise TmuxServerGoneError(self._where)
-
-    def pump_for(self, limit_s: float) -> None:
-        """Tell what comes within *limit_s*, all of that time."""
-        deadline = time.monotonic() + limit_s
-        while self.pump() and (left_s := deadline - time.monotonic()) > 0:
-            self._wait(left_s)
 
     def close(self) -> None:
         """End this client, by its pid and within three seconds; idempotent. The server and its sessions go on."""

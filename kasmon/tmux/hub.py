@@ -8,11 +8,11 @@ from collections.abc import Callable, Iterable
 
 from kasmon.errors import KasmonError, TmuxCommandError
 from kasmon.tmux import request as ask
+from kasmon.tmux.connection import Connection, OnDone
 from kasmon.tmux.control import ControlClient
 from kasmon.tmux.deaths import Deaths
 from kasmon.tmux.facts import HUB, PaneFacts, distinct, orphans
 from kasmon.tmux.flood import Floods
-from kasmon.tmux.panes import Panes
 from kasmon.tmux.protocol import Notice
 from kasmon.tmux.quote import ID, exact, word
 from kasmon.tmux.server import Server
@@ -29,12 +29,11 @@ DEAD_FORMAT = "#{W:#{P:#{pane_pid}:#{pane_dead}:#{pane_dead_status}:#{pane_dead_
 LOOK_AGAIN = frozenset({"subscription-changed", "window-close", "unlinked-window-close", "sessions-changed"})
 
 
-class Hub(Panes):
+class Hub(Connection):
     """Everything that goes on in a tmux server, through one pipe.
 
     Set the callbacks, `open()`, then watch `fileno()` and call `pump()`, and `tick()` once a second. Nothing blocks but
-    `open`, `call`, `panes`, `paste` and `close`. After `on_gone`, `open()` tries again, and raises if the server is
-    gone.
+    `open`, `call` and `close`. After `on_gone`, `open()` tries again, and raises if the server is gone.
     """
 
     def __init__(self, server: Server, clock: Callable[[], float] = time.monotonic) -> None:
@@ -117,10 +116,15 @@ class Hub(Panes):
             if self._floods.listen(pane, self._clock()):
                 self._listen(pane)
 
-    @property
-    def flooded(self) -> frozenset[str]:
-        """The panes that are not heard now, because they print too much."""
-        return self._floods.off
+    def paste_buffer(self, pane: str, buffer: str, on_done: OnDone[None]) -> None:
+        """Put what `Server.load` stored as *buffer* into *pane*, or be refused; the buffer goes either way."""
+
+        def done(answer: KasmonError | None) -> None:
+            if isinstance(answer, KasmonError):
+                self.submit(ask.drop_buffer(buffer))
+            on_done(answer)
+
+        self.submit(ask.paste(pane, buffer), done)
 
     def look(self) -> None:
         """Ask for all panes; tell of new deaths and of panes that are gone; end windows that only the hub holds."""

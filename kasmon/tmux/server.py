@@ -10,20 +10,11 @@ from kasmon.errors import TmuxCommandError
 from kasmon.tmux.conf import CELLS
 from kasmon.tmux.daemon import Daemon
 from kasmon.tmux.facts import (
-    PANE_FACTS_FORMAT,
     PANE_FORMAT,
-    TEXT_FORMAT,
     Pane,
-    PaneFacts,
-    PaneText,
-    distinct,
     read_pane,
-    read_pane_facts,
-    read_text,
 )
 from kasmon.tmux.quote import argument, command_line, escape_format, exact, own_name
-
-ABSENT = ("can't find", "no current", "no sessions")
 
 
 class Server(Daemon):
@@ -82,10 +73,6 @@ class Server(Daemon):
             raise TmuxCommandError("split-window", f"it answered {answer!r}")
         return made
 
-    def kill_window(self, window: str) -> None:
-        """End *window* wherever it is linked, and its program; one that is gone already is no error."""
-        self._unless_gone("kill-window", "-t", exact(window))
-
     def rename(self, window: str, name: str) -> None:
         """Show *name*, a person's words, to whoever attaches; it is never read as a format."""
         target = exact(window)
@@ -101,19 +88,6 @@ class Server(Daemon):
             *("resize-window", "-t", target, "-x", str(max(width, 1)), "-y", str(max(height, 1)), ";"),
             *("set-option", "-w", "-u", "-t", target, "window-size"),
         )
-
-    def pane_facts(self) -> list[PaneFacts]:
-        """Every pane of ours once, as it is now, in the order in which they were made.
-
-        Raises:
-            TmuxServerGoneError: if the server does not run.
-        """
-        lines = self._unless_gone("list-panes", "-a", "-F", PANE_FACTS_FORMAT).splitlines()
-        return distinct([facts for line in lines if (facts := read_pane_facts(line))])
-
-    def pane_text(self, pane: str) -> PaneText:
-        """Title, directory and command of *pane*: foreign text, clean it before anybody sees it."""
-        return read_text(self.run("display-message", "-p", "-t", exact(pane), TEXT_FORMAT).removesuffix(b"\n"))
 
     def load(self, text: bytes) -> str:
         """Put *text* into a buffer of its own, over a pipe, and say its name; `Hub.paste_buffer` empties it.
@@ -132,12 +106,3 @@ class Server(Daemon):
         target = exact(session) if session.startswith("$") else f"={own_name(session)}"
         place = f"{target}:{exact(window)}" if window else target
         return [self.program, "-u", "-S", str(self.socket), "attach-session", "-t", place]
-
-    def _unless_gone(self, *argv: str) -> bytes:
-        """Like `run`, with nothing for what is not there any more."""
-        try:
-            return self.run(*argv)
-        except TmuxCommandError as error:
-            if error.reason.startswith(ABSENT):
-                return b""
-            raise

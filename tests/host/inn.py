@@ -39,6 +39,7 @@ from kasmon.process import is_running, started_at
 from kasmon.tmux.facts import PaneFacts
 from kasmon.tmux.server import Server
 from tests.host.house import House
+from tests.tmux.asked import panes_of
 from tests.waiting import auntil, until
 
 RECORDER = """
@@ -161,7 +162,7 @@ class Inn(House):
 
     def facts(self, session: str) -> PaneFacts | None:
         """What tmux says of the session's pane, asked behind the host's back."""
-        return next((facts for facts in self.server.pane_facts() if facts.kasmon_id == session), None)
+        return next((facts for facts in panes_of(self.server) if facts.kasmon_id == session), None)
 
     def close(self) -> None:
         """End the host and the tmux server with all that runs in it."""

@@ -253,10 +253,15 @@ def test_what_looks_and_types_is_let_through(request_: ask.Request[object]) -> N
     assert "" == forbidden(request_.line)
 
 
-@pytest.mark.parametrize("act", ["start", "kill_server", "create", "respawn", "kill_window", "rename", "resize"])
+@pytest.mark.parametrize("act", ["start", "kill_server", "create", "respawn", "run", "rename", "resize"])
 def test_the_server_itself_is_not_ours_to_change(mine: Mine, act: str, tmp_path: Path) -> None:
     server, before = ForeignServer(mine.socket, tmp_path), mine.state
-    arguments = {"create": ("x", ["sh"]), "respawn": ("%0", ["sh"]), "kill_window": ("@0",), "rename": ("@0", "x")}
+    arguments = {
+        "create": ("x", ["sh"]),
+        "respawn": ("%0", ["sh"]),
+        "run": ("kill-window", "-t", "@0"),
+        "rename": ("@0", "x"),
+    }
     given = arguments.get(act, ("@0", 10, 10) if act == "resize" else ())
     with pytest.raises(RefusedError, match="the user's own"):
         getattr(server, act)(*given)

@@ -32,6 +32,7 @@ from kasmon.model.state import SessionState
 from kasmon.paths import write_private
 from kasmon.process import is_running
 from tests.host.inn import Inn, python, sh
+from tests.tmux.asked import end_window, panes_of
 from tests.waiting import auntil
 
 ME = "abcdefgh"
@@ -183,7 +184,7 @@ async def test_twenty_panes_become_ready_together(inn: Inn) -> None:
         for name in names:
             await inn.ready(name)
 
-        assert names == sorted(facts.kasmon_id for facts in inn.server.pane_facts())
+        assert names == sorted(facts.kasmon_id for facts in panes_of(inn.server))
 
 
 async def test_a_session_that_runs_is_not_started_again(inn: Inn) -> None:
@@ -214,7 +215,7 @@ async def test_a_child_row_is_a_window_in_the_background_beside_its_parent(inn: 
     async with inn.serving() as link:
         parent = await inn.run(link, ME, "cat")
         await inn.run(link, "child234", "cat", parent=parent)
-        facts = {facts.kasmon_id: facts for facts in inn.server.pane_facts()}
+        facts = {facts.kasmon_id: facts for facts in panes_of(inn.server)}
         active = inn.server.run("display-message", "-p", "-t", f"={ME}:", "#{window_id}").decode().strip()
 
         assert facts[ME].session_id == facts["child234"].session_id
@@ -359,7 +360,7 @@ async def test_a_restart_takes_the_same_window_and_the_next_generation(inn: Inn)
         assert before
         assert after
         assert (before.session_id, before.window_id) == (after.session_id, after.window_id)
-        assert 1 == len([facts for facts in inn.server.pane_facts() if facts.kasmon_id == ME])
+        assert 1 == len([facts for facts in panes_of(inn.server) if facts.kasmon_id == ME])
         assert before.pid != after.pid
         assert [1, 2] == [started.generation for started in inn.only(SessionStarted, session)]
 
@@ -370,7 +371,7 @@ async def test_without_its_pane_a_restart_makes_a_new_one(inn: Inn) -> None:
         await inn.ready(ME)
         before = inn.facts(ME)
         assert before
-        inn.server.kill_window(before.window_id)
+        end_window(inn.server, before.window_id)
         assert "its pane is gone" == (await inn.ended(ME)).why
         await link.ask(Start(n=0, session=session))
 

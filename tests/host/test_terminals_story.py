@@ -19,6 +19,7 @@ from kasmon.model.permission import SessionId
 from kasmon.model.state import SessionState
 from kasmon.tmux.identity import signal as send_signal
 from tests.host.inn import Inn, Screen, prompted, python, sh
+from tests.tmux.asked import end_window
 from tests.waiting import auntil, until
 
 pytestmark = pytest.mark.story
@@ -88,7 +89,7 @@ async def test_what_ended_while_no_host_ran_is_told_by_the_next_as_it_was(inn: I
         os.kill(inn.session(SessionId("killed23")).pid or 0, signal.SIGKILL)
         gone = inn.facts("gone2345")
         assert gone
-        inn.server.kill_window(gone.window_id)
+        end_window(inn.server, gone.window_id)
         inn.open()
         ended = await inn.ended(ME), await inn.ended("killed23"), await inn.ended("gone2345")
 

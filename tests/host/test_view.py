@@ -22,6 +22,7 @@ from kasmon.host.wire import (
     Watch,
 )
 from tests.host.inn import Inn, Screen, python, sh
+from tests.tmux.asked import end_window
 from tests.waiting import auntil
 
 ME = "abcdefgh"
@@ -151,7 +152,7 @@ async def test_a_pane_that_goes_away_is_said_to_be_gone(inn: Inn) -> None:
         await auntil(lambda: screen.pushes)
         facts = inn.facts(ME)
         assert facts
-        inn.server.kill_window(facts.window_id)
+        end_window(inn.server, facts.window_id)
 
         await auntil(lambda: screen.gone)
 

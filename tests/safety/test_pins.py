@@ -50,6 +50,7 @@ from tests.host.puppet import Puppet, asked
 from tests.safety.dash import Home
 from tests.safety.mutation import without
 from tests.scenes import kasmon, settled
+from tests.tmux.asked import texts_of
 from tests.tui.worlds import StillWorld, text_of
 from tests.waiting import auntil, until
 
@@ -177,7 +178,7 @@ def title_of(server: Server) -> str:
     program = f"import os\nos.write(1, {TITLE!r})\nos.read(0, 1)\n"
     pane = server.create("agent", [sys.executable, "-I", "-S", "-c", program]).pane_id
     until(lambda: server.run("display-message", "-p", "-t", pane, "#{pane_title}").strip() in ("é✓".encode(), b"__"))
-    return server.pane_text(pane).title
+    return texts_of(server, pane).title
 
 
 @pytest.mark.parametrize("guarded", [True, False])

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from kasmon.tmux.hub import Hub
 from kasmon.tmux.identity import identify
 from kasmon.tmux.server import Server
+from tests.tmux.asked import AskedHub
 from tests.tmux.ears import Ears
 
 
@@ -50,7 +50,7 @@ def server(idle_server: Server) -> Server:
 @pytest.fixture
 def ears(server: Server) -> Iterator[Ears]:
     """An open hub, heard."""
-    hub = Hub(server)
+    hub = AskedHub(server)
     ears = Ears(hub)
     hub.open()
     yield ears
@@ -63,7 +63,7 @@ def shared_ears() -> Iterator[Ears]:
     folder = Path(tempfile.mkdtemp(prefix="kmt", dir="/tmp"))
     server = Server(folder / "t.sock")
     server.start()
-    hub = Hub(server)
+    hub = AskedHub(server)
     ears = Ears(hub)
     hub.open()
     yield ears

@@ -9,7 +9,7 @@ from typing import TypeVar
 
 from kasmon.errors import KasmonError
 from kasmon.tmux import request
-from kasmon.tmux.hub import Hub
+from tests.tmux.asked import AskedHub, end_window
 
 Value = TypeVar("Value")
 Ending = tuple[int | None, int | None]
@@ -18,7 +18,7 @@ Ending = tuple[int | None, int | None]
 class Ears:
     """A hub whose callbacks are kept, and which is pumped while a test waits."""
 
-    def __init__(self, hub: Hub) -> None:
+    def __init__(self, hub: AskedHub) -> None:
         self.hub = hub
         self.server = hub.server
         self.said: defaultdict[str, bytes] = defaultdict(bytes)
@@ -61,7 +61,7 @@ class Ears:
     def clear(self) -> None:
         """End every pane, and forget what was heard."""
         for facts in self.hub.panes():
-            self.server.kill_window(facts.window_id)
+            end_window(self.server, facts.window_id)
         self.hub.watch([])
         self.hub.look()
         self.until(lambda: not self.hub.panes())

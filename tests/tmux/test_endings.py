@@ -8,9 +8,9 @@ import pytest
 
 from kasmon.tmux import request
 from kasmon.tmux.facts import Pane
-from kasmon.tmux.hub import Hub
 from kasmon.tmux.server import Server
 from kasmon.tmux.spec import LaunchSpec, launch_argv, write_spec
+from tests.tmux.asked import AskedHub
 from tests.tmux.ears import Ears, Ending, python
 
 SUICIDE = "import os, signal; os.kill(os.getpid(), {})\n"
@@ -40,7 +40,7 @@ class Ended:
     """Panes that ended in all these ways at once, on one server."""
 
     def __init__(self, server: Server, folder: Path) -> None:
-        hub = Hub(server)
+        hub = AskedHub(server)
         self.server, self.ears, self.panes = server, Ears(hub), dict[str, Pane]()
         hub.open()
         for number, (name, (argv, _)) in enumerate(ENDINGS.items()):
@@ -97,7 +97,7 @@ def test_a_hub_that_comes_later_tells_all_ends(ended: Ended) -> None:
     """The host was not there when they died."""
     for pane in ended.panes.values():
         ended.ears.ending(pane.pane_id)
-    later = Ears(Hub(ended.server))
+    later = Ears(AskedHub(ended.server))
     later.hub.open()
 
     assert sorted(ended.ears.deaths) == sorted(later.deaths)

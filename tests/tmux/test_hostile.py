@@ -10,6 +10,7 @@ from kasmon.tmux import facts, request
 from kasmon.tmux import server as server_module
 from kasmon.tmux.server import Server
 from kasmon.tmux.spec import LaunchSpec, launch_argv, write_environment, write_spec
+from tests.tmux.asked import panes_of, texts_of
 from tests.tmux.ears import Ears, python
 from tests.waiting import until
 
@@ -74,12 +75,12 @@ def test_nothing_foreign_is_run(shared: Ears, folder: Path, sentinel: Path, name
         server.create(payload, ["cat"])
     with pytest.raises(ValueError, match=r"cannot be the name|no tmux id"):
         server.attach_argv(payload)
-    server.pane_text(pane.pane_id)
+    texts_of(server, pane.pane_id)
     ears.hub.call(request.pane_text(pane.pane_id))
     child = server.respawn(child.pane_id, [*python(say + loop), str(workdir), payload])
     ears.hears(pane.pane_id)
 
-    assert [pane.pane_id, child.pane_id] == [seen.pane_id for seen in server.pane_facts()]
+    assert [pane.pane_id, child.pane_id] == [seen.pane_id for seen in panes_of(server)]
     assert not sentinel.exists()
     assert b"" == server.run("list-buffers")
 
@@ -113,7 +114,7 @@ def test_a_word_that_looks_like_a_flag_is_a_word(ears: Ears, server: Server) -> 
     pane = server.create("agent", ["-t", "%0"]).pane_id
 
     assert (1, None) == ears.ending(pane)
-    assert ["agent"] == [seen.kasmon_id for seen in server.pane_facts()]
+    assert ["agent"] == [seen.kasmon_id for seen in panes_of(server)]
 
 
 def test_hostile_titles_hide_no_pane(ears: Ears, server: Server) -> None:
@@ -125,10 +126,10 @@ def test_hostile_titles_hide_no_pane(ears: Ears, server: Server) -> None:
     for pane in panes.values():
         ears.until_shown(pane, "up")
 
-    assert [*panes.values(), good] == [seen.pane_id for seen in server.pane_facts()]
+    assert [*panes.values(), good] == [seen.pane_id for seen in panes_of(server)]
     assert [*panes.values(), good] == [seen.pane_id for seen in ears.hub.panes()]
     for name in ("libtmux's separator", "our separator", "a netstring", "quotes", "formats", "emoji", "right to left"):
-        assert TITLES[name] == server.pane_text(panes[name]).title
+        assert TITLES[name] == texts_of(server, panes[name]).title
         assert TITLES[name] == ears.hub.call(request.pane_text(panes[name])).title
 
 
@@ -141,9 +142,9 @@ def test_hostile_directories_are_told_as_they_are(shared: Ears, folder: Path, na
     pane = server.create("agent", launch_argv(folder / "spec")).pane_id
     ears.until_shown(pane, "up")
 
-    assert str(workdir) == server.pane_text(pane).workdir
+    assert str(workdir) == texts_of(server, pane).workdir
     assert str(workdir) == ears.hub.call(request.pane_text(pane)).workdir
-    assert [pane] == [seen.pane_id for seen in server.pane_facts()]
+    assert [pane] == [seen.pane_id for seen in panes_of(server)]
 
 
 def test_texts_are_read_whole_without_any_locale(idle_server: Server, folder: Path) -> None:
@@ -154,7 +155,7 @@ def test_texts_are_read_whole_without_any_locale(idle_server: Server, folder: Pa
         "agent", python("import os\nos.write(1, b'\\x1b]2;\\xc3\\xa9\\xe2\\x9c\\x93\\x07')\nos.read(0, 1)\n")
     )
 
-    until(lambda: "é✓" == server.pane_text(pane.pane_id).title)
+    until(lambda: "é✓" == texts_of(server, pane.pane_id).title)
 
 
 def test_a_screen_that_looks_like_tmuxs_answers_is_only_text(ears: Ears, server: Server) -> None:
@@ -172,7 +173,7 @@ def test_a_pane_cannot_pretend_to_be_ready(ears: Ears, server: Server) -> None:
     ).pane_id
     ears.until_shown(pane, "@kasmon_ready")
 
-    assert [""] == [seen.ready for seen in server.pane_facts() if seen.pane_id == pane]
+    assert [""] == [seen.ready for seen in panes_of(server) if seen.pane_id == pane]
 
 
 def test_our_own_lists_ask_for_nothing_that_a_program_can_set() -> None:

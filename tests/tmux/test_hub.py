@@ -11,10 +11,10 @@ import pytest
 from kasmon.errors import TmuxError, TmuxServerGoneError
 from kasmon.tmux import request
 from kasmon.tmux.facts import HUB
-from kasmon.tmux.hub import Hub
 from kasmon.tmux.identity import identify
 from kasmon.tmux.server import Server
 from kasmon.tmux.version import parse
+from tests.tmux.asked import AskedHub, end_window, panes_of
 from tests.tmux.ears import Ears, Kept, python
 from tests.waiting import until
 
@@ -29,7 +29,7 @@ def clients(server: Server, kind: str = "") -> list[int]:
 
 def test_panes_from_before_and_after_the_opening_are_heard(server: Server) -> None:
     before = server.create("before", ["cat"]).pane_id
-    ears = Ears(Hub(server))
+    ears = Ears(AskedHub(server))
     ears.hub.open()
     after = server.create("after", ["cat"]).pane_id
 
@@ -70,7 +70,7 @@ def test_who_is_killed_is_told_with_the_signal_every_time(ears: Ears, server: Se
 
 
 def test_without_a_server_there_is_nothing_to_open(idle_server: Server) -> None:
-    hub = Hub(idle_server)
+    hub = AskedHub(idle_server)
     kept = Kept()
     hub.submit(request.capture("%1"), kept.append)
 
@@ -82,7 +82,7 @@ def test_without_a_server_there_is_nothing_to_open(idle_server: Server) -> None:
 
 def test_two_hubs_hear_the_same(ears: Ears, server: Server) -> None:
     pane = ears.hears(server.create("shared", ["cat"]).pane_id)
-    other = Ears(Hub(server))
+    other = Ears(AskedHub(server))
     other.hub.open()
     dead = server.create("dead", ["false"]).pane_id
 
@@ -147,7 +147,7 @@ def test_the_hub_gives_nobody_a_size(ears: Ears, server: Server) -> None:
     pane = server.create("wide", ["cat"], size=(200, 60))
     ears.hears(pane.pane_id)
 
-    assert (200, 60) == next((seen.width, seen.height) for seen in server.pane_facts())
+    assert (200, 60) == next((seen.width, seen.height) for seen in panes_of(server))
 
 
 def test_a_flood_is_turned_off_and_harms_no_other_pane(ears: Ears, server: Server) -> None:
@@ -180,7 +180,7 @@ def test_a_flooding_pane_that_somebody_looks_at_is_heard(ears: Ears, server: Ser
 
 def test_a_pane_that_has_calmed_down_is_heard_again(server: Server) -> None:
     now = [0.0]
-    ears = Ears(Hub(server, clock=lambda: now[0]))
+    ears = Ears(AskedHub(server, clock=lambda: now[0]))
     ears.hub.open()
     burst = "import os\nwhile input(): pass\nos.write(1, b'x' * 600_000)\nwhile True: print(input())\n"
     pane = server.create("burst", python(burst)).pane_id
@@ -232,12 +232,12 @@ def attach_while_sessions_come(server: Server, times: int) -> bool:
     def churn(turn: int) -> None:
         with contextlib.suppress(TmuxError):
             for number in range(4):
-                server.kill_window(server.create(f"s{turn}-{number}", ["cat"]).window_id)
+                end_window(server, server.create(f"s{turn}-{number}", ["cat"]).window_id)
 
     with ThreadPoolExecutor(1) as pool:
         for turn in range(times):
             churning = pool.submit(churn, turn)
-            hub = Hub(server)
+            hub = AskedHub(server)
             with contextlib.suppress(TmuxError):
                 hub.open()
             hub.close()

@@ -11,6 +11,7 @@ import pytest
 from kasmon import launch
 from kasmon.tmux.server import Server
 from kasmon.tmux.spec import LaunchSpec, fresh_nonce, launch_argv, write_environment, write_spec
+from tests.tmux.asked import panes_of
 from tests.tmux.ears import Ears, python
 
 SAY = "import os, sys; print(os.getcwd(), sys.argv[1:], flush=True)\n"
@@ -188,7 +189,7 @@ def test_a_pane_announces_its_nonce_and_its_agent_sees_no_tmux(ears: Ears, serve
     write_spec(folder / "spec", spec)
     pane = server.create("agent", launch_argv(folder / "spec")).pane_id
 
-    ears.until(lambda: nonce in [seen.ready for seen in server.pane_facts() if seen.pane_id == pane])
+    ears.until(lambda: nonce in [seen.ready for seen in panes_of(server) if seen.pane_id == pane])
     ears.until_shown(pane, "[] tmux-256color")
 
 

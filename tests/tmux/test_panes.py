@@ -19,19 +19,20 @@ from kasmon.tmux.facts import PaneFacts
 from kasmon.tmux.identity import identify
 from kasmon.tmux.request import Request, Row, Screen
 from kasmon.tmux.server import Server
+from tests.tmux.asked import end_window, panes_of, texts_of
 from tests.tmux.ears import Ears, Kept, python, recorder
 from tests.waiting import until
 
 
 def facts(server: Server, pane: str) -> PaneFacts:
-    return next(facts for facts in server.pane_facts() if facts.pane_id == pane)
+    return next(facts for facts in panes_of(server) if facts.pane_id == pane)
 
 
 def test_a_session_has_our_id_as_its_name_and_runs_its_command_itself(server: Server) -> None:
     pane = server.create("kabcdef2", ["sleep", "1000"])
 
     assert b"kabcdef2\n" == server.run("display-message", "-p", "-t", pane.pane_id, "#{session_name}")
-    assert "sleep" == server.pane_text(pane.pane_id).command
+    assert "sleep" == texts_of(server, pane.pane_id).command
     seen = facts(server, pane.pane_id)
     assert (pane.pid, "kabcdef2", 120, 40, False) == (seen.pid, seen.kasmon_id, seen.width, seen.height, seen.is_dead)
 
@@ -62,7 +63,7 @@ def test_a_further_window_stands_beside_its_parents_and_steals_no_focus(server: 
     assert b"parent\n" == server.run("display-message", "-p", "-t", f"{parent.session_id}:", "#{window_name}")
     assert (90, 20) == (facts(server, child.pane_id).width, facts(server, child.pane_id).height)
     assert (120, 40) == (facts(server, parent.pane_id).width, facts(server, parent.pane_id).height)
-    assert ["parent", "child"] == [pane.kasmon_id for pane in server.pane_facts()]
+    assert ["parent", "child"] == [pane.kasmon_id for pane in panes_of(server)]
 
 
 def test_ending_a_parents_window_leaves_the_child(shared: Ears) -> None:
@@ -70,7 +71,7 @@ def test_ending_a_parents_window_leaves_the_child(shared: Ears) -> None:
     parent = server.create("parent", ["cat"])
     child = server.create("child", ["cat"], parent=parent.session_id)
     ears.hears(parent.pane_id)
-    server.kill_window(parent.window_id)
+    end_window(server, parent.window_id)
 
     ears.until(lambda: [parent.pane_id] == ears.closed)
     assert ["child"] == [pane.kasmon_id for pane in ears.hub.panes()]
@@ -269,8 +270,8 @@ def test_a_pane_can_be_started_anew(ears: Ears, server: Server) -> None:
 
     assert (pane.session_id, pane.window_id) == (again.session_id, again.window_id)
     assert pane.pid != again.pid
-    assert [again.pane_id] == [seen.pane_id for seen in server.pane_facts()]
-    assert [("agent", 120, 40)] == [(seen.kasmon_id, seen.width, seen.height) for seen in server.pane_facts()]
+    assert [again.pane_id] == [seen.pane_id for seen in panes_of(server)]
+    assert [("agent", 120, 40)] == [(seen.kasmon_id, seen.width, seen.height) for seen in panes_of(server)]
     ears.hub.keys(again.pane_id, b"alive\r")
     ears.until(lambda: b"alive" in ears.said[again.pane_id])
 
@@ -281,7 +282,7 @@ def test_a_pane_too_small_to_be_two_is_started_anew_too(server: Server) -> None:
 
     again = server.respawn(pane.pane_id, ["cat"])
 
-    assert [again.pane_id] == [seen.pane_id for seen in server.pane_facts()]
+    assert [again.pane_id] == [seen.pane_id for seen in panes_of(server)]
 
 
 def test_a_pane_whose_last_words_nobody_read_is_started_anew_and_nobody_dies(server: Server) -> None:
@@ -291,7 +292,7 @@ def test_a_pane_whose_last_words_nobody_read_is_started_anew_and_nobody_dies(ser
     with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=server.environment) as deaf:
         server.run("link-window", "-d", "-s", flood.window_id, "-t", f"{pane.session_id}:")
         server.run("send-keys", "-t", pane.pane_id, "Enter")
-        until(lambda: any(seen.is_dead for seen in server.pane_facts()))
+        until(lambda: any(seen.is_dead for seen in panes_of(server)))
         again = server.respawn(pane.pane_id, ["sh", "-c", "echo a; exec cat"])
         until(lambda: b"a\n" in server.run("capture-pane", "-p", "-t", again.pane_id))
         deaf.kill()

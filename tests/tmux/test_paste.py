@@ -11,6 +11,7 @@ from kasmon.errors import PaneDeadError, PasteRefusedError, TmuxCommandError, Tm
 from kasmon.tmux import request
 from kasmon.tmux.server import Server
 from kasmon.tmux.version import parse
+from tests.tmux.asked import panes_of
 from tests.tmux.ears import Ears, Kept, recorder
 from tests.waiting import until
 
@@ -92,8 +93,8 @@ def test_a_dead_pane_takes_nothing_and_the_server_lives(ears: Ears, server: Serv
 
     with pytest.raises(PaneDeadError, match=dead):
         ears.hub.paste(dead, "hello")
-    assert [False, True] == [pane.is_dead for pane in server.pane_facts()]
-    assert bystander.pid == server.pane_facts()[0].pid
+    assert [False, True] == [pane.is_dead for pane in panes_of(server)]
+    assert bystander.pid == panes_of(server)[0].pid
     assert b"" == server.run("list-buffers")
 
 

@@ -16,6 +16,7 @@ from kasmon.tmux.identity import Process, identify
 from kasmon.tmux.identity import signal as send_signal
 from kasmon.tmux.server import Server
 from kasmon.tmux.version import parse
+from tests.tmux.asked import end_window, panes_of
 from tests.tmux.ears import Ears
 from tests.waiting import until
 
@@ -67,7 +68,7 @@ def test_the_environment_may_name_the_program(folder: Path) -> None:
 
 def test_nothing_answers_before_the_start(idle_server: Server) -> None:
     with pytest.raises(TmuxServerGoneError):
-        idle_server.pane_facts()
+        panes_of(idle_server)
     with pytest.raises(TmuxServerGoneError):
         idle_server.create("early", ["cat"])
     assert idle_server.process() is None
@@ -184,7 +185,7 @@ def test_a_swept_socket_comes_back(server: Server) -> None:
     assert server.process() is None
 
     assert server.heal_socket()
-    assert ["kept"] == [pane.kasmon_id for pane in server.pane_facts()]
+    assert ["kept"] == [pane.kasmon_id for pane in panes_of(server)]
 
 
 def test_a_server_that_answers_needs_no_healing_and_one_that_is_dead_gets_none(server: Server) -> None:
@@ -213,7 +214,7 @@ def test_killing_the_server_ends_what_runs_in_it(server: Server) -> None:
 
     until(lambda: identify(pane.pid) is None)
     with pytest.raises(TmuxServerGoneError):
-        server.pane_facts()
+        panes_of(server)
 
 
 def test_a_server_that_does_not_listen_any_more_is_killed_too(server: Server) -> None:
@@ -227,10 +228,10 @@ def test_a_server_that_does_not_listen_any_more_is_killed_too(server: Server) ->
 
 def test_the_server_outlives_its_sessions(server: Server) -> None:
     pane = server.create("only", ["cat"])
-    server.kill_window(pane.window_id)
-    server.kill_window(pane.window_id)
+    end_window(server, pane.window_id)
+    end_window(server, pane.window_id)
 
-    assert [] == server.pane_facts()
+    assert [] == panes_of(server)
     assert server.process() is not None
 
 
@@ -238,5 +239,5 @@ def test_the_server_outlives_the_hub(ears: Ears, server: Server) -> None:
     server.create("kept", ["cat"])
     ears.hub.close()
 
-    assert ["kept"] == [pane.kasmon_id for pane in server.pane_facts()]
+    assert ["kept"] == [pane.kasmon_id for pane in panes_of(server)]
     assert HUB in server.run("list-sessions", "-F", "#{session_name}").decode()

@@ -12,6 +12,7 @@ import pytest
 from kasmon.model.command import Mode
 from kasmon.tmux.server import Server
 from tests.safety.dash import Home
+from tests.tmux.asked import panes_of
 from tests.tui.outer import Cell, Outer, Tmux, read
 from tests.tui.ptys import program
 from tests.waiting import until
@@ -30,7 +31,7 @@ class Inside:
 
     def __init__(self, home: Home, outer: Outer) -> None:
         self.outer, self._server = outer, Server(home.places.tmux_socket)
-        [facts] = self._server.pane_facts()
+        [facts] = panes_of(self._server)
         self.pane = facts.pane_id
 
     def says(self, wanted: str) -> list[int]:

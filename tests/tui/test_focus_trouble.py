@@ -13,6 +13,7 @@ import pytest
 from kasmon.model.command import Mode
 from kasmon.tmux.server import Server
 from tests.safety.dash import Dashboard, Home
+from tests.tmux.asked import panes_of
 from tests.waiting import until
 
 LEAVE = b"\x1d"
@@ -42,7 +43,7 @@ def inside(*argv: str, columns: int = 100, says: str = "begun") -> Iterator[tupl
             dashboard.send(b"\r")
             dashboard.shows("leaves")
             tmux = Server(home.places.tmux_socket)
-            until(lambda: tmux.pane_facts()[0].width == columns - 1, 20.0)  # the host knows who is inside
+            until(lambda: panes_of(tmux)[0].width == columns - 1, 20.0)  # the host knows who is inside
             yield home, dashboard
 
 
