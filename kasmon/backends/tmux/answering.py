@@ -17,7 +17,6 @@ is changed in signs alone, tmux cannot tell; and what the agent has drawn is old
 
 import asyncio
 import contextlib
-import re
 import time
 from collections.abc import AsyncIterator, Callable
 from functools import partial
@@ -25,6 +24,7 @@ from typing import Final, Protocol
 
 from kasmon.backends.tmux.asked import Asked
 from kasmon.backends.tmux.eyes import Seen
+from kasmon.backends.tmux.menu import holds, is_open, is_toggled
 from kasmon.errors import (
     KasmonError,
     PasteRefusedError,
@@ -179,9 +179,9 @@ class _Way:
         now = before
         if way.opens:
             await self._press(seen, now, way.opens.encode(), marked=way.choice)
-            seen, now = await self._changed(lambda now: _is_open(now, before, way), "does not open for words")
+            seen, now = await self._changed(lambda now: is_open(now, before, way), "does not open for words")
         await self._press(seen, now, way.words.encode(), marked=way.choice)
-        seen, now = await self._changed(lambda now: _holds(now, before, way), "does not show what was typed")
+        seen, now = await self._changed(lambda now: holds(now, before, way), "does not show what was typed")
         await self._press(seen, now, ENTER, marked=way.choice, decides=True)
 
     async def _toggle(self, wanted: frozenset[int]) -> None:
@@ -192,7 +192,7 @@ class _Way:
             if choice.is_on is None or choice.is_on is (at in wanted):
                 continue
             await self._press(seen, before, choice.key.encode())
-            await self._changed(partial(_is_toggled, before, at), "does not react")
+            await self._changed(partial(is_toggled, before, at), "does not react")
 
     async def _changed(self, is_right: Callable[[Menu], bool], fault: str) -> tuple[Seen, Menu]:
         """The same request once its menu *is_right*; from then on that is what stands there.
@@ -335,46 +335,3 @@ class _Way:
             f"request {self._answer.request!r}: the answer was sent, but it still stands on the screen.",
             hint="Focus the session.",
         )
-
-
-def _holds(now: Menu, before: Menu, way: Course) -> bool:
-    """Whether *now* is the menu *before* with the words where they belong, and the mark there."""
-    if now.marked != way.choice or len(now.choices) != len(before.choices):
-        return False
-    assert way.choice is not None
-    expected = [choice.label for choice in before.choices]
-    if way.stands:
-        expected[way.choice] = way.stands
-    else:
-        written = now.choices[way.choice].note if now.entry is None else now.entry
-        if written != way.words:
-            return False
-    return _asked(now) == _asked(before) and expected == [choice.label for choice in now.choices]
-
-
-def _is_open(now: Menu, before: Menu, way: Course) -> bool:
-    """Whether *now* is the menu *before*, in which words can be written into the choice with the mark."""
-    if now.marked != way.choice or len(now.choices) != len(before.choices) or _asked(now) != _asked(before):
-        return False
-    assert way.choice is not None
-    known = [choice.label for choice in before.choices]
-    others = [choice.label for at, choice in enumerate(now.choices) if at != way.choice]
-    was, is_now = before.choices[way.choice], now.choices[way.choice]
-    opened = now.entry is not None or (was.label, was.note) != (is_now.label, is_now.note)
-    return opened and others == [label for at, label in enumerate(known) if at != way.choice]
-
-
-def _is_toggled(before: Menu, at: int, now: Menu) -> bool:
-    """Whether *now* is the menu *before* with choice *at* chosen, or no more."""
-
-    def chosen(menu: Menu) -> list[tuple[str, bool | None]]:
-        return [(choice.label, choice.is_on) for choice in menu.choices]
-
-    expected = chosen(before)
-    expected[at] = (expected[at][0], not expected[at][1])
-    return _asked(now) == _asked(before) and expected == chosen(now)
-
-
-def _asked(menu: Menu) -> list[str]:
-    """What is asked, without the choices, and without marks that say whether something is answered."""
-    return [re.sub("[☐☑☒✓✔]", "☐", line) for line in menu.text.splitlines()[: -len(menu.choices)]]
