@@ -9,7 +9,7 @@ from pathlib import Path
 
 import msgspec
 
-from kasmon.errors import HostUnreachableError, RefusedError, UnavailableError
+from kasmon.errors import HostUnreachableError, RefusedError
 from kasmon.host.client import link
 from kasmon.host.wire import Foreign, ForeignPanes
 from kasmon.model.candidate import Candidate, default_socket, meant
@@ -18,7 +18,7 @@ from kasmon.model.event import SessionCreated
 from kasmon.model.permission import SessionId
 from kasmon.paths import Places, expanded, write_private
 from kasmon.supervisor.begin import begin
-from kasmon.supervisor.create import claim
+from kasmon.supervisor.claim import claimed
 from kasmon.supervisor.names import announce, proper
 
 
@@ -88,11 +88,8 @@ def _socket(places: Places, socket: str) -> Path:
 
 def _known(places: Places, launch: Launch) -> Launch:
     """*launch* with its id, its folder there and the fleet told."""
-    try:
-        places.make()
-        launch = msgspec.structs.replace(launch, session=claim(places))
-        write_private(places.launch(launch.session), msgspec.json.encode(launch))
+    with claimed(places) as session:
+        launch = msgspec.structs.replace(launch, session=session)
+        write_private(places.launch(session), msgspec.json.encode(launch))
         announce(places, SessionCreated(at=launch.created_at, launch=launch, machine=sockets.gethostname()))
-    except OSError as error:
-        raise UnavailableError(f"cannot write into {str(places.state)!r}: {error.strerror or error}.") from error
     return launch

@@ -1,13 +1,9 @@
 """A session comes into being: the wish checked, an id claimed, its files written, the fleet told. No agent runs yet."""
 
-import contextlib
 import os
-import secrets
-import shutil
 import socket
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Final
 
 import msgspec
 
@@ -15,7 +11,7 @@ from kasmon.backends import trust
 from kasmon.backends.surroundings import encoded, inherited, own_prefixes, secret_values
 from kasmon.config import Config, Resolved, resolve
 from kasmon.config.address import there
-from kasmon.errors import SessionEndedError, SessionNotFoundError, UnableError, UnavailableError, UsageError
+from kasmon.errors import SessionEndedError, SessionNotFoundError, UnableError, UsageError
 from kasmon.host.hiding import Hiding
 from kasmon.model.command import Launch, Mode
 from kasmon.model.event import SessionCreated
@@ -23,14 +19,11 @@ from kasmon.model.permission import SessionId
 from kasmon.model.sandbox import Policy
 from kasmon.model.state import ALIVE
 from kasmon.paths import Places, expanded, write_private
+from kasmon.supervisor.claim import claimed
 from kasmon.supervisor.environment import own_variables
 from kasmon.supervisor.local_config import brought
 from kasmon.supervisor.look import look_once
 from kasmon.supervisor.names import announce, proper
-
-FIRST_LETTERS: Final = "abcdefghijklmnopqrstuvwxyz"
-LETTERS: Final = f"{FIRST_LETTERS}234567"
-ID_LENGTH: Final = 8
 
 
 class NewSession(msgspec.Struct, frozen=True, kw_only=True):
@@ -118,24 +111,10 @@ def prepare(
         passed = inherited(own_prefixes((launch.backend,)) or own_prefixes(launch.argv), variables)
         trust.check(launch.backend, launch.argv, launch.workdir, passed | own)
     policy = _policy(places, resolved, launch, agrees=wanted.agrees)
-    try:
-        places.make()
-        launch = msgspec.structs.replace(launch, session=claim(places))
+    with claimed(places) as session:
+        launch = msgspec.structs.replace(launch, session=session)
         _furnish(places, launch, own, variables, policy)
-    except OSError as error:
-        raise UnavailableError(f"cannot write into {str(places.state)!r}: {error.strerror or error}.") from error
     return launch
-
-
-def claim(places: Places) -> SessionId:
-    """A new session id; its folder is ours from now on."""
-    while True:
-        session = SessionId(
-            secrets.choice(FIRST_LETTERS) + "".join(secrets.choice(LETTERS) for _ in range(ID_LENGTH - 1))
-        )
-        with contextlib.suppress(FileExistsError):
-            places.folder(session).mkdir(mode=0o700)
-            return session
 
 
 def _policy(places: Places, resolved: Resolved, launch: Launch, *, agrees: bool) -> Policy | None:
@@ -158,21 +137,17 @@ def _policy(places: Places, resolved: Resolved, launch: Launch, *, agrees: bool)
 def _furnish(
     places: Places, launch: Launch, own: Mapping[str, str], variables: Mapping[str, str], policy: Policy | None
 ) -> None:
-    """Fill the session's folder and tell the fleet; or leave no folder."""
-    try:
-        if policy is not None:
-            workspace = "" if policy.tier == "jail" else launch.workdir  # a jail is told that by each start
-            policy = msgspec.structs.replace(policy, session=launch.session, workspace=workspace)
-            write_private(places.sandbox(launch.session), msgspec.json.encode(policy))
-        write_private(places.environment(launch.session), encoded(own))
-        write_private(places.launch(launch.session), msgspec.json.encode(launch))
-        passed = inherited(own_prefixes(launch.argv), variables)
-        told = Hiding((*own.values(), *secret_values(passed))).fact(msgspec.structs.replace(launch, prompt=""))
-        machine = launch.machine or socket.gethostname()
-        announce(places, SessionCreated(at=launch.created_at, launch=told, machine=machine))
-    except BaseException:
-        shutil.rmtree(places.folder(launch.session), ignore_errors=True)
-        raise
+    """Fill the session's folder and tell the fleet."""
+    if policy is not None:
+        workspace = "" if policy.tier == "jail" else launch.workdir  # a jail is told that by each start
+        policy = msgspec.structs.replace(policy, session=launch.session, workspace=workspace)
+        write_private(places.sandbox(launch.session), msgspec.json.encode(policy))
+    write_private(places.environment(launch.session), encoded(own))
+    write_private(places.launch(launch.session), msgspec.json.encode(launch))
+    passed = inherited(own_prefixes(launch.argv), variables)
+    told = Hiding((*own.values(), *secret_values(passed))).fact(msgspec.structs.replace(launch, prompt=""))
+    machine = launch.machine or socket.gethostname()
+    announce(places, SessionCreated(at=launch.created_at, launch=told, machine=machine))
 
 
 def _folder(workdir: str) -> Path:

@@ -10,7 +10,7 @@ from typing import Final, Literal
 import msgspec
 
 from kasmon.config import Config, Sandboxing
-from kasmon.errors import KasmonError, SandboxError, UnavailableError, UsageError
+from kasmon.errors import KasmonError, SandboxError, UsageError
 from kasmon.model.command import Launch, Mode
 from kasmon.model.event import SessionCreated, SessionForgotten
 from kasmon.model.permission import SessionId
@@ -19,7 +19,7 @@ from kasmon.model.snapshot import Origin
 from kasmon.paths import Places, expanded, write_private
 from kasmon.sandbox import credential, tiers
 from kasmon.sandbox.origin import keep_origin
-from kasmon.supervisor.create import claim
+from kasmon.supervisor.claim import claimed
 from kasmon.supervisor.look import look_once
 from kasmon.supervisor.names import announce, note, proper
 from kasmon.supervisor.offering import must_be_there
@@ -96,9 +96,7 @@ def made_known(places: Places, name: str, policy: Policy, at: float, origin: Ori
     *origin*: what it is to be a copy of.
     """
     sandbox = tiers.load(policy.tier)
-    try:
-        places.make()
-        session = claim(places)
+    with claimed(places) as session:
         policy = msgspec.structs.replace(policy, session=session)
         launch = Launch(
             session=session,
@@ -110,23 +108,12 @@ def made_known(places: Places, name: str, policy: Policy, at: float, origin: Ori
             sandbox=policy.tier,
             created_at=at,
         )
-        _furnish(places, launch, policy, origin)
-    except OSError as error:
-        raise UnavailableError(f"cannot write into {str(places.state)!r}: {error.strerror or error}.") from error
-    return launch
-
-
-def _furnish(places: Places, launch: Launch, policy: Policy, origin: Origin | None) -> None:
-    """Fill the session's folder and tell the fleet; or leave no folder."""
-    try:
-        write_private(places.sandbox(launch.session), msgspec.json.encode(policy))
-        write_private(places.launch(launch.session), msgspec.json.encode(launch))
+        write_private(places.sandbox(session), msgspec.json.encode(policy))
+        write_private(places.launch(session), msgspec.json.encode(launch))
         if origin is not None:
-            keep_origin(places, launch.session, origin)
+            keep_origin(places, session, origin)
         announce(places, SessionCreated(at=launch.created_at, launch=launch, machine=socket.gethostname()))
-    except BaseException:
-        shutil.rmtree(places.folder(launch.session), ignore_errors=True)
-        raise
+    return launch
 
 
 def policy_of_session(places: Places, session: SessionId) -> Policy:

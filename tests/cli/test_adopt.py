@@ -148,6 +148,15 @@ def test_the_same_pane_is_adopted_once(kasmon: Line, mine: Mine) -> None:
     assert "adopted already" in done.err
 
 
+def test_a_name_that_is_taken_adopts_nothing_and_leaves_nothing(kasmon: Line, mine: Mine) -> None:
+    session = adopted(kasmon, mine)
+    done = kasmon("adopt", "other", "--name", "work", "--socket", str(mine.socket))
+
+    assert 4 == done.code
+    assert "'work'" in done.err
+    assert [session] == [folder.name for folder in kasmon.places.sessions.iterdir()]
+
+
 @pytest.mark.parametrize("target", ["wor", "nobody", "%77", "work:9", "work:0.4", "=work", "wor*"])
 def test_a_target_means_whole_names_only(kasmon: Line, mine: Mine, target: str) -> None:
     done = kasmon("adopt", target, "--socket", str(mine.socket))

@@ -39,7 +39,7 @@ from kasmon.store.fleet import FleetFold
 from kasmon.store.index import Index
 from kasmon.store.local_trust import LocalTrust, Trusted
 from kasmon.store.log import EventLog
-from kasmon.supervisor import create
+from kasmon.supervisor import claim, create
 from kasmon.supervisor.local_config import in_folder
 from kasmon.tmux.server import Server
 from kasmon.tui import ask_text, asking
@@ -279,7 +279,7 @@ def test_all_that_kasmon_makes_is_this_users_alone(home: Home) -> None:
 
 GUARDS = {
     "a log": (EventLog, "append", "0o600", "0o666"),
-    "a session's folder": (create, "claim", "mode=0o700", "mode=0o777"),
+    "a session's folder": (claim, "claim", "mode=0o700", "mode=0o777"),
     "a socket": (host_server, "_bound", "0o177", "0o000"),
 }
 
@@ -300,7 +300,7 @@ def test_each_of_them_is_made_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
                 (folder / "s" / "kasmon" / "sessions").mkdir(parents=True)
                 for made_by_us in (folder / "s", folder / "s" / "kasmon", folder / "s" / "kasmon" / "sessions"):
                     made_by_us.chmod(0o700)
-                create.claim(scratch_places(folder))
+                claim.claim(scratch_places(folder))
             case _:
                 host_server._bound(folder / "x").close()
 

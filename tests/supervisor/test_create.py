@@ -23,7 +23,8 @@ from kasmon.errors import (
 from kasmon.model.command import Launch, Mode
 from kasmon.model.permission import SessionId
 from kasmon.model.state import SessionState
-from kasmon.supervisor.create import NewSession, claim, prepare
+from kasmon.supervisor.claim import claim
+from kasmon.supervisor.create import NewSession, prepare
 from kasmon.supervisor.look import look_once
 from tests.supervisor.house import NOW, House, ended, started
 
