@@ -47,26 +47,32 @@ class Places(msgspec.Struct, frozen=True):
 
     @property
     def sessions(self) -> Path:
+        """The folder of the sessions' folders."""
         return self.state / "sessions"
 
     @property
     def fleet_log(self) -> Path:
+        """Which sessions there are, and how they are called: an event log."""
         return self.state / "fleet.jsonl"
 
     @property
     def fleet_lock(self) -> Path:
+        """Held by whoever writes what is kept of the fleet."""
         return self.state / "fleet.lock"
 
     @property
     def index(self) -> Path:
+        """What was folded of all logs, in SQLite; may be deleted."""
         return self.state / "index.db"
 
     @property
     def search_index(self) -> Path:
+        """What is known of the words in all logs, in SQLite; may be deleted."""
         return self.state / "search.db"
 
     @property
     def own_log(self) -> Path:
+        """What kasmon says of its own troubles."""
         return self.state / "kasmon.log"
 
     @property
@@ -104,9 +110,11 @@ class Places(msgspec.Struct, frozen=True):
         return self.state / "tmux-host.log"
 
     def folder(self, session: str) -> Path:
+        """All that is kept of *session*, by its id."""
         return self.sessions / session
 
     def log(self, session: str) -> Path:
+        """The session's facts."""
         return self.sessions / session / "events.jsonl"
 
     def fetched(self, session: str) -> Path:
@@ -114,6 +122,7 @@ class Places(msgspec.Struct, frozen=True):
         return self.folder(session) / "fetched.json"
 
     def launch(self, session: str) -> Path:
+        """How it is to be started, as JSON."""
         return self.sessions / session / "launch.json"
 
     def environment(self, session: str) -> Path:
@@ -121,12 +130,14 @@ class Places(msgspec.Struct, frozen=True):
         return self.sessions / session / "env"
 
     def host_lock(self, session: str) -> Path:
+        """Held by its host for life: that lock, and no pid, says whether it lives."""
         return self.sessions / session / "host.lock"
 
     def host_log(self, session: str) -> Path:
         return self.sessions / session / "host.log"
 
     def blobs(self, session: str) -> Path:
+        """The whole of what a fact has only the beginning of, each file called by its SHA-256."""
         return self.sessions / session / "blobs"
 
     def record(self, session: str) -> Path:

@@ -92,6 +92,7 @@ class Child:
 
     @property
     def is_running(self) -> bool:
+        """Whether it has not ended; what it started may outlive it for a moment."""
         return not self._pipes.exited.is_set()
 
     @property

@@ -84,6 +84,7 @@ class Elicitations:
         return _withdrawn(gone.waiting, why, at) if gone is not None else ()
 
     def all_withdrawn(self, why: str, at: float) -> tuple[Event, ...]:
+        """Nobody waits for an answer any more: every open request is withdrawn, for the reason *why*."""
         return tuple(event for call in list(self._calls) for event in self.withdrawn(call, why, at))
 
     def opened_again(self, at: float) -> tuple[Event, ...]:
@@ -91,6 +92,7 @@ class Elicitations:
         return tuple(RequestOpened(at=at, request=request) for call in self._calls.values() for request in call.waiting)
 
     def has(self, request: RequestId) -> bool:
+        """Whether *request* is one of these, and waits for an answer."""
         return any(request == waiting.id for call in self._calls.values() for waiting in call.waiting)
 
     def answer(self, answer: Answer, at: float) -> Settled:

@@ -21,6 +21,7 @@ class LastWords:
 
     @property
     def text(self) -> Clean:
+        """The last lines, cleaned and without secrets."""
         return redact(clean_block(b"\n".join(self._said).decode("utf-8", "replace")), self._secrets)[0]
 
     async def listen(self, reader: asyncio.StreamReader) -> None:

@@ -18,6 +18,7 @@ VERSION_S: Final = 3.0
 
 
 def agents(where: Places, environment: Mapping[str, str]) -> Check:
+    """Which agents can be started here."""
     try:
         offered = offers(load(where), environment)
     except KasmonError:

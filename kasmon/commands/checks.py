@@ -59,6 +59,7 @@ def checks(where: Places, environment: Mapping[str, str]) -> Iterator[Check]:
 
 
 def python() -> Check:
+    """Which Python runs kasmon."""
     version = ".".join(map(str, sys.version_info[:3]))
     return Check(id="python", level="ok", text=f"Python {version} at {sys.executable}")
 
@@ -180,6 +181,7 @@ def _folder(name: str, folder: Path) -> Check:
 
 
 def socket_path(where: Places) -> Check:
+    """Whether the path of a socket in the runtime folder is one that the system takes."""
     if not where.has_runtime:
         return Check(id="socket-path", level="ok", text="the runtime folder gets a short path when it is made")
     longest = len(os.fsencode(where.socket("12345678")))

@@ -137,6 +137,7 @@ def request_object(request: Request) -> dict[str, Any]:
 
 
 def receipt_object(receipt: Receipt) -> dict[str, Any]:
+    """*receipt* as a program sees it: how far its prompt came."""
     return {
         "id": receipt.id,
         "session": receipt.session,
@@ -149,6 +150,7 @@ def receipt_object(receipt: Receipt) -> dict[str, Any]:
 
 
 def error_object(error: KasmonError) -> dict[str, Any]:
+    """The answer of a call that failed."""
     return answer(error={"code": error.code, "message": error.message, "hint": error.hint})
 
 

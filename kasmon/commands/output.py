@@ -30,6 +30,7 @@ def tell(answer: dict[str, Any]) -> None:
 
 
 def as_json(answer: dict[str, Any]) -> str:
+    """*answer* as one line of JSON, in ASCII."""
     import json
 
     return json.dumps(answer, separators=(",", ":"))

@@ -21,6 +21,7 @@ class Shown:
         self._told = {"stdout": "", "stderr": ""}
 
     def take(self, printed: Printed) -> None:
+        """Show what was printed, where anybody wants that; how much of it was skipped is said on stderr."""
         if self._is_quiet:
             return
         if printed.skipped:

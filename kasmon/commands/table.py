@@ -119,6 +119,7 @@ def summary(fleet: Fleet, *, utf8: bool = True) -> str:
 
 
 def counted(number: int, thing: str) -> str:
+    """`1 session`, `2 sessions`."""
     return f"{number} {thing}" if number == 1 else f"{number} {thing}s"
 
 
@@ -131,6 +132,7 @@ def age(seconds: float) -> str:
 
 
 def pad(text: str, width: int) -> str:
+    """*text* with blanks behind it, *width* cells wide; one that is wider stays as it is."""
     return text + " " * (width - width_cells(text))
 
 

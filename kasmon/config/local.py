@@ -39,6 +39,7 @@ class Local(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def file(self) -> str:
+        """The path of its file."""
         return str(Path(self.root, NAME))
 
 

@@ -50,6 +50,7 @@ def request(asked: Request, look: Look) -> list[Line]:
 
 
 def answer(event: Event, look: Look) -> list[Line]:
+    """What became of a request: answered, set aside or withdrawn; no lines for other facts."""
     match event:
         case RequestAnswered(decision=Decision.CHOOSE):
             told = f"chosen by {_who(event)}: {', '.join(event.labels)}"

@@ -19,6 +19,8 @@ EVENT_BYTES = 256 * 1024
 
 
 class Fact(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind"):
+    """What happened to a session: a line of its log."""
+
     at: float
     """When it happened, in seconds since the epoch (UTC)."""
 
@@ -39,11 +41,15 @@ class SessionCreated(Fact, frozen=True, kw_only=True, tag="session.created"):
 
 
 class SessionRenamed(Fact, frozen=True, kw_only=True, tag="session.renamed"):
+    """A person gave it another name; in the fleet's log."""
+
     session: SessionId
     name: str
 
 
 class SessionForgotten(Fact, frozen=True, kw_only=True, tag="session.forgotten"):
+    """It is on no list any more; in the fleet's log. Its own log stays."""
+
     session: SessionId
 
 
@@ -89,11 +95,15 @@ class MessageSaid(Fact, frozen=True, kw_only=True, tag="message.said"):
 
 
 class ThoughtSaid(Fact, frozen=True, kw_only=True, tag="thought.said"):
+    """What the agent thought, where it shows that."""
+
     text: str
     within: str = ""
 
 
 class ToolStarted(Fact, frozen=True, kw_only=True, tag="tool.started"):
+    """The agent uses a tool."""
+
     call: str
     """The agent's id of this call."""
     tool: str
@@ -106,6 +116,8 @@ class ToolStarted(Fact, frozen=True, kw_only=True, tag="tool.started"):
 
 
 class ToolFinished(Fact, frozen=True, kw_only=True, tag="tool.finished"):
+    """The tool is through; *call* is that of its `ToolStarted`."""
+
     call: str
     ok: bool = True
     output: str = ""
@@ -118,6 +130,8 @@ class ToolFinished(Fact, frozen=True, kw_only=True, tag="tool.finished"):
 
 
 class PlanItem(msgspec.Struct, frozen=True, kw_only=True):
+    """A line of an agent's own to-do list."""
+
     text: str
     state: Literal["open", "doing", "done"] = "open"
 
@@ -129,10 +143,14 @@ class PlanUpdated(Fact, frozen=True, kw_only=True, tag="plan.updated"):
 
 
 class RequestOpened(Fact, frozen=True, kw_only=True, tag="request.opened"):
+    """The agent waits for a person."""
+
     request: Request
 
 
 class RequestAnswered(Fact, frozen=True, kw_only=True, tag="request.answered"):
+    """A person, or a rule, answered it."""
+
     request: RequestId
     decision: Decision
     by: str = "user"
@@ -146,6 +164,8 @@ class RequestAnswered(Fact, frozen=True, kw_only=True, tag="request.answered"):
 
 
 class RequestSetAside(Fact, frozen=True, kw_only=True, tag="request.set-aside"):
+    """A person set it aside: it waits on, and no longer rises by itself."""
+
     request: RequestId
 
 
@@ -169,6 +189,8 @@ class UsageReported(Fact, frozen=True, kw_only=True, tag="usage.reported"):
 
 
 class NoticeRaised(Fact, frozen=True, kw_only=True, tag="notice.raised"):
+    """Something that people should know; nothing waits for them."""
+
     text: str
     level: Literal["info", "warning", "error"] = "info"
 
@@ -203,10 +225,12 @@ class LimitReached(Fact, frozen=True, kw_only=True, tag="limit.reached"):
 
 
 class LimitLifted(Fact, frozen=True, kw_only=True, tag="limit.lifted"):
-    pass
+    """The limit that was reached is over."""
 
 
 class TurnEnded(Fact, frozen=True, kw_only=True, tag="turn.ended"):
+    """The agent rests, until the next prompt."""
+
     reason: Literal["done", "interrupted", "limit", "error"] = "done"
     error: str = ""
     dropped: tuple[str, ...] = ()

@@ -45,6 +45,7 @@ class Fleet(msgspec.Struct, frozen=True, kw_only=True):
     """Why facts cannot be written down at the moment (a full disk, say); empty when they can."""
 
     def get(self, session: SessionId) -> Session | None:
+        """The session with this id; None where there is none."""
         return next((s for s in self.sessions if s.id == session), None)
 
 

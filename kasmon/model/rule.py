@@ -70,6 +70,7 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def words(self) -> str:
+        """What it covers, in a person's words."""
         return words(self.tool, self.match, self.text)
 
 
@@ -82,6 +83,7 @@ class Where(NamedTuple):
     workdir: str
 
     def of(self, scope: Scope) -> str | None:
+        """By what the rules of *scope* know it; None where it is in none."""
         return {"session": self.session, "plan": self.plan, "project": self.project}[scope]
 
 

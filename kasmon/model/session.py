@@ -159,12 +159,15 @@ class Session(msgspec.Struct, frozen=True, kw_only=True):
         return sum(receipt.state is ReceiptState.QUEUED for receipt in self.receipts)
 
     def next_request(self) -> RequestId:
+        """The id of the request that is opened next; every one that was ever opened counts."""
         return RequestId(f"{self.id}-{self.requests_counted + 1}")
 
     def next_receipt(self) -> ReceiptId:
+        """The id of the receipt that is given next."""
         return ReceiptId(f"{self.id}-r{self.receipts_counted + 1}")
 
     def open_request(self, request: RequestId) -> Request | None:
+        """The request with this id; None where it is not open."""
         return next((ask for ask in self.asks if ask.id == request), None)
 
 

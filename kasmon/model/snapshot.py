@@ -55,6 +55,7 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def size_bytes(self) -> int:
+        """What it takes on disk."""
         return sum(part.size_bytes for part in self.parts)
 
 
@@ -69,6 +70,7 @@ class Judged(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def at(self) -> float:
+        """When it was written, in seconds since the epoch."""
         return self.snapshot.at
 
 

@@ -11,6 +11,8 @@ NAMING: Final = ("command", "file_path", "path", "pattern", "query", "url")
 
 
 class Step(msgspec.Struct, frozen=True, kw_only=True):
+    """A line of a script."""
+
     line: int = 0
     """Where it stands in its script, counted from 1."""
 
@@ -28,11 +30,15 @@ class Boot(Step, frozen=True, kw_only=True):
 
 
 class Say(Step, frozen=True, kw_only=True):
+    """The agent says *text*, or thinks it."""
+
     text: str
     thinking: bool = False
 
 
 class Tool(Step, frozen=True, kw_only=True):
+    """The agent uses a tool."""
+
     name: str
     input: dict[str, Any] = {}
     ok: bool = True
@@ -55,28 +61,38 @@ class Ask(Step, frozen=True, kw_only=True):
 
 
 class Question(Step, frozen=True, kw_only=True):
+    """The agent asks which of *options*; *many*: any number of them may be chosen."""
+
     text: str
     options: tuple[str, ...]
     many: bool = False
 
 
 class Approve(Step, frozen=True, kw_only=True):
+    """The agent shows a plan and waits for a yes to it."""
+
     text: str
 
 
 class Login(Step, frozen=True, kw_only=True):
-    pass
+    """The agent waits for somebody to log in."""
 
 
 class ToDo(Step, frozen=True, kw_only=True):
+    """The agent's to-do list is this now."""
+
     items: tuple[PlanItem, ...]
 
 
 class Notice(Step, frozen=True, kw_only=True):
+    """The agent says something that people should know."""
+
     text: str
 
 
 class Usage(Step, frozen=True, kw_only=True):
+    """What it used, as totals of the session: tokens, those in its context now, and how many fit there."""
+
     input: int
     output: int
     context: int = 0
@@ -85,18 +101,26 @@ class Usage(Step, frozen=True, kw_only=True):
 
 
 class Slow(Step, frozen=True, kw_only=True):
+    """It takes *seconds* before it goes on."""
+
     seconds: float
 
 
 class Limit(Step, frozen=True, kw_only=True):
+    """Its provider takes no more for *seconds*; with None its turn ends there, limited until the next prompt."""
+
     seconds: float | None
 
 
 class Fail(Step, frozen=True, kw_only=True):
+    """The turn ends with the error *text*."""
+
     text: str
 
 
 class Crash(Step, frozen=True, kw_only=True):
+    """Its process ends at once, by an exit code or a signal."""
+
     code: int | None = None
     signal: str | None = None
 

@@ -85,6 +85,7 @@ class Line(msgspec.Struct, frozen=True):
 
     @property
     def text(self) -> str:
+        """Its text, without styles."""
         return "".join(text for text, _ in self.spans)
 
 

@@ -33,6 +33,7 @@ class Composer(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def rows(self) -> range:
+        """The rows that it takes, from 0."""
         return range(self.first_row, self.last_row + 1)
 
 

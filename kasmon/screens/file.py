@@ -49,6 +49,7 @@ class Rules:
 
     @property
     def programs(self) -> tuple[str, ...]:
+        """The names of the programs whose screens these are, the file's own first."""
         return self.file.program, *self.file.also
 
 

@@ -64,6 +64,7 @@ class Row(NamedTuple):
         return {self.look_at(at) for at in range(start, end) if not self.text[at : at + 1].isspace()}
 
     def look_at(self, at: int) -> Look:
+        """How the character at *at* looks, counted from 0 in the text and not in cells."""
         return next((run.look for run in self.runs if run.start <= at < run.end), PLAIN)
 
 

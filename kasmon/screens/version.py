@@ -16,6 +16,7 @@ class Bound(NamedTuple):
     version: Version
 
     def holds(self, version: Version) -> bool:
+        """Whether *version* lies within it; a part that is missing is 0."""
         mine, its = _padded(self.version, version)
         return {"<": its < mine, "<=": its <= mine, "==": its == mine, ">=": its >= mine, ">": its > mine}[self.sign]
 

@@ -19,6 +19,8 @@ class Unusable(Exception):  # noqa: N818 - it is a sentence for a person, no err
 
 
 class Arguments(NamedTuple):
+    """How it was asked to act."""
+
     script: str = ""
     seed: int = 0
     speed: float = 1.0

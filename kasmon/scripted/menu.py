@@ -21,6 +21,8 @@ DIGITS: Final = "123456789"
 
 
 class Choice(NamedTuple):
+    """One line of a menu, and what it answers."""
+
     label: str
     decision: Decision
     labels: tuple[str, ...] = ()

@@ -49,6 +49,7 @@ def styled(line: Line, colours: bool) -> str:
 
 
 def wants_colours() -> bool:
+    """Whether nobody asked for none, see no-color.org."""
     return not os.environ.get("NO_COLOR")
 
 

@@ -32,6 +32,7 @@ class PlanBook:
 
     @property
     def runner_log(self) -> Path:
+        """What its runner says of itself."""
         return self.folder / "host.log"
 
     @property

@@ -42,6 +42,7 @@ class Source(NamedTuple):
 
     @property
     def name(self) -> str:
+        """Its file's name, by which it is known in its session."""
         return self.path.name
 
 

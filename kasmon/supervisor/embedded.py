@@ -65,6 +65,7 @@ class EmbeddedTerminal:
         self._host.tell(Paste(session=self._session, text=text))
 
     def resize(self, columns: int, rows: int) -> None:
+        """Want the pane to be so large; it is, unless somebody else looks at it as well."""
         self._host.tell(Focus(session=self._session, columns=columns, rows=rows))
 
     def scroll(self, up: int) -> None:

@@ -35,6 +35,7 @@ class Stop(threading.Event):
         os.set_blocking(self._writer, False)
 
     def fileno(self) -> int:
+        """What can be read once it is set."""
         return self._reader
 
     def set(self) -> None:

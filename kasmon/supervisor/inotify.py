@@ -53,6 +53,7 @@ class Inotify:
             raise _error("")
 
     def fileno(self) -> int:
+        """What can be read when something was told."""
         return self._handle
 
     def add(self, path: str, mask: int) -> int:

@@ -80,10 +80,12 @@ def remarks(repo: Path) -> tuple[str, ...]:
 
 
 def no_commit(repo: Path) -> GitError:
+    """Why no worktree can be made of *repo*."""
     return GitError("make a worktree", f"{str(repo)!r} has no commit yet", hint="Commit something first.")
 
 
 def no_repository(task: str, folder: Path) -> UsageError:
+    """Why *task*, which works in *folder*, gets no worktree."""
     return UsageError(
         f"task {task!r} wants a worktree, and {str(folder)!r} is in no git repository.",
         hint='Say `git init` and commit, or give the plan `worktree = "folder"`.',

@@ -72,6 +72,7 @@ class ControlClient:
 
     @property
     def pid(self) -> int:
+        """The client's own process, and not the server's."""
         return self._process.pid
 
     @property

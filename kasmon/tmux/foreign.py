@@ -60,6 +60,11 @@ class ForeignServer(Server):
         self._own_folder = turns
 
     def run(self, *argv: str, stdin: bytes = b"") -> bytes:
+        """As `Daemon.run`, for the few commands that change nothing of the user's.
+
+        Raises:
+            RefusedError: for every other one.
+        """
         if argv[0] not in MAY_RUN or any(argument == ";" for argument in argv):
             self._refuse(argv[0])
         return super().run(*argv, stdin=stdin)
@@ -71,6 +76,7 @@ class ForeignServer(Server):
         self._refuse("kill-server")
 
     def heal_socket(self) -> bool:
+        """Whether the server runs; its socket is never made anew."""
         return self.process() is not None
 
     def everywhere(self) -> list[PaneFacts]:
@@ -168,6 +174,7 @@ class ForeignHub(Hub):
         self.watch(self._watched)
 
     def tick(self) -> None:
+        """To be called about once a second: look once more at panes that printed in the second before."""
         again, self._again = self._again, set()
         for pane in again & self._adopted:
             self.on_output(pane, b"")
@@ -203,6 +210,11 @@ class ForeignHub(Hub):
         super().submit(request, on_done)
 
     def call(self, request: Request[Answer], limit_s: float = 10.0) -> Answer:
+        """As `Connection.call`.
+
+        Raises:
+            RefusedError: if *request* might change something of the user's.
+        """
         if refused := forbidden(request.line):
             raise not_ours(refused)
         return super().call(request, limit_s)
@@ -278,6 +290,7 @@ def forbidden(line: str) -> str:
 
 
 def not_ours(command: str) -> RefusedError:
+    """Why *command* is not sent there."""
     return RefusedError(
         f"{command!r} is refused: this tmux is the user's own.",
         hint="kasmon watches an adopted session and types into it; it never resizes, renames or ends it.",

@@ -46,6 +46,7 @@ def texts(contents: Iterable[Content]) -> str:
 
 
 def edits(contents: Iterable[Content]) -> list[FileEditToolCallContent]:
+    """Those of *contents* that change a file."""
     return [each for each in contents if isinstance(each, FileEditToolCallContent)]
 
 

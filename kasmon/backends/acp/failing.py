@@ -28,6 +28,7 @@ def cleaned(text: str, secrets: Sequence[str]) -> str:
 
 
 def needs_log_in(error: RequestError) -> bool:
+    """Whether the agent wants somebody to log in first."""
     return error.code == AUTH_REQUIRED
 
 

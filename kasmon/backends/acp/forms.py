@@ -41,6 +41,7 @@ class Forms:
         return len(self._results)
 
     def has(self, request: RequestId) -> bool:
+        """Whether *request* is one of these, and waits for an answer."""
         return self._elicitations.has(request)
 
     async def asked(self, asked: Asked, at: float) -> Result:

@@ -65,13 +65,16 @@ class Peer:
         return InitializeResponse.model_validate(await self.call("initialize", request))
 
     async def new(self, workdir: str) -> dict[str, Any]:
+        """Open a conversation in *workdir*; the answer as it came: its `sessionId`, and what can be chosen."""
         return await self.call("session/new", NewSessionRequest(cwd=workdir, mcp_servers=[]))
 
     async def load(self, session: str, workdir: str) -> dict[str, Any]:
+        """Go on with *session*, which the agent tells once more from its beginning before it answers; else as `new`."""
         request = LoadSessionRequest(session_id=session, cwd=workdir, mcp_servers=[])
         return await self.call("session/load", request)
 
     async def resume(self, session: str, workdir: str) -> dict[str, Any]:
+        """Go on with *session*, of which the agent tells nothing again; else as `new`."""
         request = ResumeSessionRequest(session_id=session, cwd=workdir, mcp_servers=[])
         return await self.call("session/resume", request)
 

@@ -41,6 +41,7 @@ class Settings(NamedTuple):
     mode: Offer | None = None
 
     def offer(self, setting: Setting) -> Offer | None:
+        """What can be chosen for *setting*; None where the agent offers nothing."""
         return self.model if setting == "model" else self.mode
 
     def chosen(self, setting: Setting, value: str) -> "Settings":

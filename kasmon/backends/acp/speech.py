@@ -18,6 +18,7 @@ class Speech:
 
     @property
     def is_open(self) -> bool:
+        """Whether pieces of a message came that is not over."""
         return bool(self._pieces)
 
     def heard(self, text: str, at: float, *, thinking: bool, message: str = "") -> list[Event | Chunk]:

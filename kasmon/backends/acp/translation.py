@@ -79,6 +79,7 @@ class Translation:
         return self.history
 
     def adopts(self, habits: frozenset[Habit]) -> None:
+        """From now on read what is said as an agent with *habits* means it."""
         self.habits = self.tools.habits = habits
 
     def heard(self, params: Any, at: float) -> Said:

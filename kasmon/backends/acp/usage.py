@@ -64,6 +64,7 @@ class Counted(NamedTuple):
         return self._replace(input=missed[0] + took, output=missed[1] + gave, missed=missed)
 
     def told(self, at: float) -> UsageReported:
+        """The totals as a fact."""
         return UsageReported(
             at=at, input=self.input, output=self.output, context=self.context, limit=self.limit, cost_usd=self.cost_usd
         )

@@ -73,6 +73,7 @@ class Asks:
         return _withdrawn(gone, why, at) if gone is not None else ()
 
     def all_withdrawn(self, why: str, at: float) -> tuple[Event, ...]:
+        """Nobody waits for an answer any more: every open request is withdrawn, for the reason *why*."""
         return tuple(event for call in list(self._calls) for event in self.withdrawn(call, why, at))
 
     def opened_again(self, at: float) -> tuple[Event, ...]:

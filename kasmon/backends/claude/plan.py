@@ -40,6 +40,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def config(self) -> Path:
+        """The folder in which claude keeps its settings and its conversations."""
         return Path(config_folder(self.variables))
 
 

@@ -49,11 +49,13 @@ class Settings:
         yield from self.mode_changed(text(message, "permissionMode"), at)
 
     def model_changed(self, model: str, at: float) -> Iterator[Event]:
+        """What comes of its word that it runs *model*; nothing where it did, or where that is empty."""
         if model and model != self.model:
             self.model = model
             yield SettingsChanged(at=at, model=model)
 
     def mode_changed(self, mode: str, at: float) -> Iterator[Event]:
+        """What comes of its word that its permission mode is *mode*; nothing where it was, or where that is empty."""
         if mode and mode != self.mode:
             self.mode = mode
             yield SettingsChanged(at=at, permission_mode=mode)

@@ -36,12 +36,18 @@ class Wire(Transport):
         """Nothing: the process runs already."""
 
     async def write(self, data: str) -> None:
+        """Give claude *data*, one line.
+
+        Raises:
+            CLIConnectionError: if it does not read any more.
+        """
         try:
             await self._child.write(data.rstrip("\n").encode())
         except SessionEndedError as error:
             raise CLIConnectionError(GONE) from error
 
     async def read_messages(self) -> AsyncIterator[dict[str, Any]]:
+        """Yield what the SDK needs to hear; everything else is told to who listens for facts, and ends here."""
         try:
             async for line in self._child.lines():
                 message = read(line)

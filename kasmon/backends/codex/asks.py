@@ -57,6 +57,7 @@ class Open(msgspec.Struct, kw_only=True):
 
     @property
     def waiting(self) -> tuple[Request, ...]:
+        """Those of its requests that nobody has answered yet."""
         return tuple(request for request in self.ask.requests if request.id not in self.chosen)
 
 

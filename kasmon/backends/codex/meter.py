@@ -67,6 +67,7 @@ class Meter:
         return self.reached(text(error, "message"), now) if is_limit(error) else None
 
     def reached(self, why: str, now: float) -> LimitReached | None:
+        """The beginning of a limit, *why* in its words; None while one lasts. It ends with the last full window."""
         if self.is_limited:
             return None
         self.is_limited = True

@@ -24,6 +24,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def permission_mode(self) -> str:
+        """How much it asks, by the one list that kasmon makes of its approval policies and its plan mode."""
         return PLAN if self.is_planning else self.policy
 
 

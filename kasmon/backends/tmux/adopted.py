@@ -36,6 +36,7 @@ class ForeignLine(Line):
         """Pane -> the session that it was adopted as."""
 
     def adopt(self, session: str, pane: str) -> None:
+        """From now on hear *pane*, as that of *session*."""
         self._owners[pane] = session
         self._foreign.adopt(pane)
 
@@ -73,6 +74,7 @@ class AdoptedBackend(TmuxBackend):
 
     @property
     def line(self) -> ForeignLine:
+        """The connection to the user's tmux server."""
         return self._foreign_line
 
     async def open(

@@ -184,6 +184,7 @@ class TmuxAgent(Listener):
 
     @property
     def has_ended(self) -> bool:
+        """Whether its end was told, or nobody watches it any more; nothing reaches it then."""
         return self._ended.is_set()
 
     @property
@@ -370,6 +371,7 @@ class _Plainly:
 
 
 def not_ended(launch: Launch) -> UnableError:
+    """Why nothing ends an agent of the user's own."""
     return UnableError(
         f"{launch.name!r} runs in your own tmux, and kasmon does not end it.",
         hint=f"End it there, or let go of it: `kasmon rm {launch.session}`.",

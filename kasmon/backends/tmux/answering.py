@@ -64,16 +64,33 @@ class Watched(Protocol):
     asked: Asked
 
     @property
-    def verdict(self) -> Verdict: ...
-    async def see_now(self) -> Seen: ...
-    def begin(self) -> None: ...
-    def answered(self) -> None: ...
+    def verdict(self) -> Verdict:
+        """What it does, by all that is known."""
+        ...
+
+    async def see_now(self) -> Seen:
+        """What stands on its screen, from a look that is taken now.
+
+        Raises:
+            SessionEndedError, TmuxError: if there is nothing to be seen.
+        """
+        ...
+
+    def begin(self) -> None:
+        """Look at it again as soon as that can be."""
+        ...
+
+    def answered(self) -> None:
+        """What it asked was answered: whatever told that it asks is out of date."""
+        ...
 
 
 class Typing(Protocol):
     """Who types for it."""
 
-    async def press(self, key: bytes, unless: str = "") -> None: ...
+    async def press(self, key: bytes, unless: str = "") -> None:
+        """Type *key*, as `Line.press` does."""
+        ...
 
 
 class Answering:

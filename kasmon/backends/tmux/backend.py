@@ -57,6 +57,7 @@ class TmuxBackend:
 
     @property
     def places(self) -> Places:
+        """Where its server and its sessions are."""
         if self._where is None:
             self._where = places()
         return self._where

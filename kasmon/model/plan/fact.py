@@ -36,6 +36,8 @@ class PlanChanged(Fact, frozen=True, kw_only=True, tag="plan.changed"):
 
 
 class PlanSteered(Fact, frozen=True, kw_only=True, tag="plan.steered"):
+    """A person decided something about it; whoever runs it does it."""
+
     deed: Deed
     task: str = ""
     agent: str = ""
@@ -84,6 +86,8 @@ class TaskChecking(Fact, frozen=True, kw_only=True, tag="task.checking"):
 
 
 class TaskChecked(Fact, frozen=True, kw_only=True, tag="task.checked"):
+    """Its check ran."""
+
     task: str
     attempt: int
     ok: bool
@@ -96,18 +100,24 @@ class TaskChecked(Fact, frozen=True, kw_only=True, tag="task.checked"):
 
 
 class TaskDone(Fact, frozen=True, kw_only=True, tag="task.done"):
+    """It is done: by its check, or because somebody took it for done."""
+
     task: str
     attempt: int
     why: str = ""
 
 
 class TaskFailed(Fact, frozen=True, kw_only=True, tag="task.failed"):
+    """This attempt came to nothing."""
+
     task: str
     attempt: int
     why: str
 
 
 class PlanEnded(Fact, frozen=True, kw_only=True, tag="plan.ended"):
+    """Nothing of it goes on."""
+
     outcome: Literal["done", "claimed", "failed", "aborted"]
     """`claimed`: all is done, some of it on an agent's word alone."""
     why: str = ""

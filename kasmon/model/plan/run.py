@@ -99,6 +99,7 @@ class PlanRun(msgspec.Struct, frozen=True, kw_only=True):
     tasks: Mapping[str, TaskRun] = {}
 
     def of(self, task: str) -> TaskRun:
+        """How far *task*, an id, is; one that never began waits."""
         return self.tasks.get(task, WAITING)
 
 

@@ -98,6 +98,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
         raise KeyError(id_)
 
     def wave(self, number: int) -> tuple[Task, ...]:
+        """The tasks of wave *number*, counted from 1, as the plan lists them."""
         return tuple(task for task in self.tasks if task.wave == number)
 
     @property

@@ -26,6 +26,7 @@ class Kept(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def first(self) -> str:
+        """The first prompt; empty where nobody said anything."""
         return self.prompts[0] if self.prompts else ""
 
     @property
