@@ -1,13 +1,12 @@
 """Codex's rollouts, `sessions/Y/M/D/rollout-<time>-<id>.jsonl` in its folder; read only (codex 0.169)."""
 
-import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from kasmon.backends.shape import rows, table, text
 from kasmon.backends.tmux.rollout import named
-from kasmon.supervisor.recovery.kept import Kept, kept, readable
+from kasmon.supervisor.recovery.kept import Kept, kept, objects, readable
 
 MARKS = (b'"session_meta"', b'"UserMessage"', b'"user_message"', b'"task_complete"')
 """What is in the lines that are read; the others can be long."""
@@ -29,22 +28,13 @@ def conversation(file: Path) -> Kept | None:
         return None
     directory = said = ""
     prompts: list[str] = []
-    with file.open("rb") as lines:
-        for line in lines:
-            if not any(mark in line for mark in MARKS):
-                continue
-            try:
-                entry = json.loads(line)
-            except (ValueError, RecursionError):
-                continue
-            if not isinstance(entry, dict):
-                continue
-            payload = table(entry, "payload")
-            directory = directory or (text(payload, "cwd") if entry.get("type") == "session_meta" else "")
-            if prompt := _prompt(payload):
-                prompts.append(prompt)
-            if payload.get("type") == "task_complete":
-                said = text(payload, "last_agent_message") or said
+    for entry in objects(file, lambda line: any(mark in line for mark in MARKS)):
+        payload = table(entry, "payload")
+        directory = directory or (text(payload, "cwd") if entry.get("type") == "session_meta" else "")
+        if prompt := _prompt(payload):
+            prompts.append(prompt)
+        if payload.get("type") == "task_complete":
+            said = text(payload, "last_agent_message") or said
     return kept(match[1], directory, prompts, said, file.stat().st_mtime) if prompts else None
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from kasmon.backends.shape import rows, table, text
-from kasmon.supervisor.recovery.kept import Kept, kept, readable
+from kasmon.supervisor.recovery.kept import Kept, kept, objects, readable
 
 CONTEXT = "<session_context>"
 """How the text begins that gemini itself puts in front of each conversation."""
@@ -38,20 +38,13 @@ def conversation(file: Path, directory: str) -> Kept | None:
     """
     id_ = said = ""
     prompts: dict[str, str] = {}
-    with file.open("rb") as lines:
-        for line in lines:
-            try:
-                entry = json.loads(line)
-            except (ValueError, RecursionError):
-                continue
-            if not isinstance(entry, dict):
-                continue
-            id_ = id_ or text(entry, "sessionId")
-            for message in (entry, *rows(table(entry, "$set"), "messages")):
-                if message.get("type") == "user" and (words := _words(message)) and not words.startswith(CONTEXT):
-                    prompts[text(message, "id")] = words
-                elif message.get("type") == "gemini":
-                    said = text(message, "content") or said
+    for entry in objects(file):
+        id_ = id_ or text(entry, "sessionId")
+        for message in (entry, *rows(table(entry, "$set"), "messages")):
+            if message.get("type") == "user" and (words := _words(message)) and not words.startswith(CONTEXT):
+                prompts[text(message, "id")] = words
+            elif message.get("type") == "gemini":
+                said = text(message, "content") or said
     return kept(id_, directory, list(prompts.values()), said, file.stat().st_mtime) if id_ and prompts else None
 
 

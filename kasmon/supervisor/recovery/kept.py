@@ -1,10 +1,12 @@
 """A conversation as its agent keeps it on disk, and as our log knows it: what the two have in common proves it."""
 
+import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
 import msgspec
 
+from kasmon.backends.shape import Table
 from kasmon.clean import HIDDEN, clean_block
 
 CUT = 16 * 1024
@@ -66,6 +68,24 @@ def readable(files: Iterable[Path], read: Callable[[Path], Kept | None]) -> Iter
             continue
         if found is not None:
             yield found
+
+
+def objects(file: Path, is_wanted: Callable[[bytes], bool] = bool) -> Iterator[Table]:
+    """Yield the JSON objects in *file*, a line each, of the lines that are wanted; a line that is none is passed over.
+
+    Raises:
+        OSError: if it cannot be read.
+    """
+    with file.open("rb") as lines:
+        for line in lines:
+            if not is_wanted(line):
+                continue
+            try:
+                found = json.loads(line)
+            except (ValueError, RecursionError):
+                continue
+            if isinstance(found, dict):
+                yield found
 
 
 def telling(text: str) -> bool:
