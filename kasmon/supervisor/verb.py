@@ -5,7 +5,6 @@ A `Session` that is passed in is what the caller saw; where it matters the host 
 
 import asyncio
 import contextlib
-import shlex
 import time
 from pathlib import Path
 from typing import Final
@@ -17,16 +16,14 @@ from kasmon.config.address import machine_of
 from kasmon.errors import (
     HostUnreachableError,
     InteractiveOnlyError,
-    KasmonError,
     RefusedError,
     SessionEndedError,
     TimedOutError,
-    UnavailableError,
     UsageError,
 )
 from kasmon.host.book import wanted as launch_of
-from kasmon.host.client import HostLink, link
-from kasmon.host.wire import Do, Done, Forget, Look, Numbered, PaneSeen, Rename, Say
+from kasmon.host.client import link
+from kasmon.host.wire import Do, Done, Look, PaneSeen, Say
 from kasmon.model.command import (
     Answer,
     Configure,
@@ -41,18 +38,16 @@ from kasmon.model.command import (
     When,
     Wish,
 )
-from kasmon.model.event import SessionEnded, SessionForgotten, SessionRenamed
+from kasmon.model.event import SessionEnded
 from kasmon.model.permission import SessionId
 from kasmon.model.session import Session
 from kasmon.model.state import ALIVE, SessionState
 from kasmon.paths import Places, write_private
-from kasmon.store.record import forget as forget_record
-from kasmon.store.rules import RuleBook
-from kasmon.supervisor.begin import begin, forget_prompt
+from kasmon.supervisor.begin import begin
 from kasmon.supervisor.create import NewSession, prepare
 from kasmon.supervisor.facts import Facts
+from kasmon.supervisor.listing import copy_stays, forget, rename
 from kasmon.supervisor.local_config import check_brought
-from kasmon.supervisor.names import announce, note, proper
 from kasmon.supervisor.orphan import end_orphan
 from kasmon.supervisor.read import read
 from kasmon.supervisor.resuming import resumed
@@ -63,6 +58,7 @@ __all__ = [
     "answer",
     "attach_argv",
     "configure",
+    "copy_stays",
     "create",
     "declare",
     "forget",
@@ -109,10 +105,7 @@ async def send(
     """
     if not text.strip():
         raise UsageError("there is no text to send.")
-    receipt = (await _do(places, session, Prompt(text=text, when=when, by=by, anyway=anyway))).receipt
-    if receipt is None:
-        raise HostUnreachableError(session.name, "it did not say what became of the prompt")
-    return receipt
+    return await _receipt(places, session, Prompt(text=text, when=when, by=by, anyway=anyway))
 
 
 async def requeue(places: Places, session: Session, wish: Requeue) -> Receipt:
@@ -124,10 +117,7 @@ async def requeue(places: Places, session: Session, wish: Requeue) -> Receipt:
         UsageError: if it would be empty.
         SessionEndedError, HostUnreachableError: if nobody is there to take it.
     """
-    receipt = (await _do(places, session, wish)).receipt
-    if receipt is None:
-        raise HostUnreachableError(session.name, "it did not say what became of the prompt")
-    return receipt
+    return await _receipt(places, session, wish)
 
 
 async def configure(places: Places, session: Session, wish: Configure) -> None:
@@ -234,60 +224,6 @@ def _resumed(launch: Launch, conversation: str | None) -> tuple[str, ...]:
     return resumed(Path(launch.argv[0]).name, launch.argv, launch.resume, conversation) or launch.argv
 
 
-async def rename(places: Places, session: Session, name: str) -> str:
-    """Give the session another name, and return it as it is shown from now on.
-
-    Raises:
-        UsageError: if it is no proper name.
-        NameTakenError: if another session has it.
-    """
-    clean = proper(name)
-    fact = SessionRenamed(at=time.time(), session=session.id, name=clean)
-    await asyncio.to_thread(announce, places, fact)
-    if session.mode is Mode.TMUX:
-        with contextlib.suppress(
-            KasmonError
-        ):  # the window's title is a courtesy: the host takes the name when it starts
-            await _tell_running_host(places, Rename(n=0, session=session.id, name=clean))
-    return clean
-
-
-async def forget(places: Places, session: Session) -> str:
-    """Take an ended session off the list, with its variables, its first prompt and its dead pane; its log stays.
-
-    One of the user's own tmux is let go as it is: nothing there changes. Where its sandbox worked on a copy of its
-    folder, and not all in it is as it is there, the copy stays: its path, else "".
-
-    Raises:
-        RefusedError: if its agent runs, or may.
-    """
-    if session.state in ALIVE and not session.adopted:
-        raise RefusedError(
-            f"session {session.name!r} is {session.state}, so it is not forgotten.",
-            hint=f"Stop it first: `kasmon stop {session.id}`.",
-        )
-    if session.mode is Mode.TMUX:
-        with contextlib.suppress(UnavailableError, TimedOutError):  # then its pane is gone, or goes with its server
-            await _tell_running_host(places, Forget(n=0, session=session.id))
-    kept = ""
-    if session.sandbox and session.mode is not Mode.INTERPRETER:
-        from kasmon.sandbox import inmate  # only where there was a sandbox
-
-        with contextlib.suppress(KasmonError):
-            kept = await asyncio.to_thread(inmate.forget, places, session.id)
-    elif session.mode is Mode.INTERPRETER:
-        from kasmon.supervisor.housing import cleared  # likewise
-
-        kept = await asyncio.to_thread(cleared, places, session.id)
-    await asyncio.to_thread(_strike_off, places, session.id)
-    return kept
-
-
-def copy_stays(path: str) -> str:
-    """What a person is told of a copy that `forget` left at *path*."""
-    return f"Its work lies in a copy of its folder, which stays: {path}. `rm -r {shlex.quote(path)}` deletes it."
-
-
 async def pane(places: Places, session: Session, *, attaching: bool = False) -> PaneSeen:
     """What tmux says of the session's pane. *attaching*: for somebody who is going to sit down at it.
 
@@ -313,6 +249,14 @@ async def attach_argv(places: Places, session: Session) -> list[str]:
     return list((await pane(places, session, attaching=True)).attach)
 
 
+async def _receipt(places: Places, session: Session, wish: Prompt | Requeue) -> Receipt:
+    """What became of a prompt until now, by the session's host that carries out *wish*."""
+    receipt = (await _do(places, session, wish)).receipt
+    if receipt is None:
+        raise HostUnreachableError(session.name, "it did not say what became of the prompt")
+    return receipt
+
+
 async def _do(places: Places, session: Session, wish: Wish | Requeue) -> Done:
     """Have the session's host carry out *wish*."""
     if session.state is SessionState.ENDED:
@@ -327,18 +271,3 @@ async def _do(places: Places, session: Session, wish: Wish | Requeue) -> Done:
     if not isinstance(done, Done):
         raise HostUnreachableError(session.name, "it answered something else")
     return done
-
-
-async def _tell_running_host(places: Places, frame: Numbered) -> None:
-    """Ask the shared tmux host, if there is one; none is started for this."""
-    async with contextlib.aclosing(await HostLink.open(places.tmux_host_socket)) as host:
-        await host.ask(frame)
-
-
-def _strike_off(places: Places, session: SessionId) -> None:
-    note(places, SessionForgotten(at=time.time(), session=session))
-    places.environment(session).unlink(missing_ok=True)
-    forget_prompt(places, session)
-    forget_record(places.record(session))
-    with contextlib.suppress(KasmonError, OSError):  # a rule for a session that is gone covers nothing
-        RuleBook(places.rules).drop_session(session)
