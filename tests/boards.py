@@ -10,7 +10,8 @@ from kasmon.model.plan.next import ahead
 from kasmon.model.plan.run import PlanRun, TaskRun, TaskState
 from kasmon.model.plan.spec import Plan, Task
 from kasmon.model.session import Session
-from kasmon.supervisor.plans.boards import Board, Edit
+from kasmon.supervisor.plans.boards import Board
+from kasmon.supervisor.plans.edit import Edit
 from tests.fleets import NOW, asking, ended, fleet, working
 
 T = TaskState

@@ -10,7 +10,7 @@ from textual.widget import Widget
 from kasmon.clean import clean_line
 from kasmon.config.profile import Offer
 from kasmon.model.text import BLANK, Line, Token, fitted
-from kasmon.supervisor.plans.boards import Edit
+from kasmon.supervisor.plans.edit import Edit
 from kasmon.tui.asking import SILENCE_S
 from kasmon.tui.clock import Clock
 from kasmon.tui.dialog import Choice, Dialog, Field

@@ -18,16 +18,15 @@ import msgspec
 from kasmon.config import Config
 from kasmon.errors import KasmonError
 from kasmon.model.fleet import Fleet
-from kasmon.model.plan.change import changes
 from kasmon.model.plan.next import Ahead, ahead
-from kasmon.model.plan.read import look_at, read
+from kasmon.model.plan.read import read
 from kasmon.model.plan.run import PlanRun
 from kasmon.model.plan.spec import Plan, placed
 from kasmon.model.session import Session
 from kasmon.paths import Places
 from kasmon.store.plan import PlanBook, plans
-from kasmon.supervisor.plans import agreement, start
-from kasmon.supervisor.plans.confinement import unable
+from kasmon.supervisor.plans import start
+from kasmon.supervisor.plans.edit import Edit, edited, whole
 from kasmon.supervisor.plans.folders import Found, PlanFolders
 from kasmon.supervisor.plans.see import settled
 
@@ -37,19 +36,6 @@ SELDOM_S: Final = 1.0
 """How often while all are, and how often at files and locks."""
 MOST: Final = 50
 """So many plans are shown, the newest ones."""
-
-
-class Edit(msgspec.Struct, frozen=True, kw_only=True):
-    """How a plan's file differs from what runs."""
-
-    digest: str
-    """By which its text is told from every other."""
-    lines: tuple[str, ...] = ()
-    """`+` added, `-` taken away, `~` changed."""
-    refused: tuple[str, ...] = ()
-    """Why it cannot be taken over; its faults, where it has any."""
-    agreement: tuple[str, ...] = ()
-    """What a person agrees to by taking it over."""
 
 
 class Board(msgspec.Struct, frozen=True, kw_only=True):
@@ -167,26 +153,10 @@ class _Files:
 def _unbegun(places: Places, found: Found, config: Config) -> Board:
     """The board of a plan that nobody has run yet."""
     file, plan = Path(found.file), settled(found.plan, config)
-    refused = tuple(placed(file.name, fault) for fault in found.faults)
-    if not refused and (why := unable(places, config, plan, file.parent)):
-        refused = (why,)
-    lines = tuple(f"+ task {task.id}: {task.title}" for task in plan.tasks)
-    text = "" if refused else _text(file)
-    edit = Edit(
-        digest=start.digest(text),
-        lines=lines,
-        refused=refused,
-        agreement=tuple(agreement.shown(plan, config, file.parent)) if not refused else (),
-    )
+    edit = whole(places, plan, file, tuple(placed(file.name, fault) for fault in found.faults), config)
     run = PlanRun(name=plan.name, file=found.file, folder=str(file.parent))
-    return Board(id=found.file, plan=plan, run=run, is_run=False, edit=edit, problem=refused[0] if refused else "")
-
-
-def _text(file: Path) -> str:
-    try:
-        return start.text_of(file)
-    except (KasmonError, OSError):
-        return ""
+    problem = edit.refused[0] if edit.refused else ""
+    return Board(id=found.file, plan=plan, run=run, is_run=False, edit=edit, problem=problem)
 
 
 class _Watched:
@@ -266,7 +236,7 @@ class _Watched:
         if stamp is not None:
             with contextlib.suppress(KasmonError, OSError):
                 text, run = start.text_of(file), self._book.run
-                self._edit = _edit(self._places, text, file, self._plan, run, config)
+                self._edit = edited(self._places, text, file, self._plan, run, config)
 
     def _made(self, problem: str) -> Board:
         book, config = self._book, self._config or Config()
@@ -283,28 +253,6 @@ class _Watched:
             edit=self._edit,
             problem=problem,
         )
-
-
-def _edit(places: Places, text: str, file: Path, plan: Plan, run: PlanRun, config: Config) -> Edit | None:
-    """How *text* differs from *plan*; None where it does not."""
-    digest = start.digest(text)
-    if digest == run.digest:
-        return None
-    new, faults = look_at(text, str(file), tuple(config.agents))
-    if faults:
-        return Edit(digest=digest, refused=tuple(placed(file.name, fault) for fault in faults))
-    lines, refused = changes(plan, new, run)
-    if not lines:
-        return None
-    folder, remarks = Path(run.folder), []
-    refused = (*refused, why) if (why := unable(places, config, new, folder)) else refused
-    try:
-        remarks = [f"  but {remark}" for remark in agreement.grounds(new, folder)]
-    except KasmonError as error:
-        refused = (*refused, error.message)
-    return Edit(
-        digest=digest, lines=lines, refused=refused, agreement=(*agreement.shown(new, config, folder), *remarks)
-    )
 
 
 def _same(one: Sequence[object], other: Sequence[object]) -> bool:
