@@ -14,25 +14,14 @@ from kasmon.backends.tmux.completion import Completion, can_be_asked, has_termin
 from kasmon.backends.tmux.delivery import Delivery
 from kasmon.backends.tmux.delivery import Pane as TypedInto
 from kasmon.backends.tmux.ear import Ear
-from kasmon.backends.tmux.ending import (
-    CANNOT,
-    DIE_S,
-    OURS,
-    WRAPPED_ROWS,
-    complaint,
-    end_group,
-    last_line,
-    signal_name,
-)
+from kasmon.backends.tmux.ending import DIE_S, WRAPPED_ROWS, cause, end_group, last_line, signal_name
 from kasmon.backends.tmux.entry import Typing
 from kasmon.backends.tmux.eyes import Seen
 from kasmon.backends.tmux.hearing import Hearing
 from kasmon.backends.tmux.interruption import interrupt
 from kasmon.backends.tmux.line import Line, Listener
-from kasmon.backends.tmux.program import advised
 from kasmon.backends.tmux.typist import Typist
 from kasmon.backends.tmux.witness import Witness
-from kasmon.backends.version import HURRY_S
 from kasmon.clean import outgoing
 from kasmon.errors import (
     KasmonError,
@@ -316,25 +305,9 @@ class TmuxAgent(Listener):
         rows: Lines = []
         with contextlib.suppress(KasmonError):
             rows = await self._line.ask(ask.capture(self.pane, start=-WRAPPED_ROWS, ansi=False, join=True))
-        line, why = last_line(rows), self._why
-        if not why and status and is_young:
-            why = await self._at_once(complaint(rows), line)
-        elif not why and status in CANNOT and line.startswith(OURS):
-            why = line.removeprefix(OURS)  # what stood in front of its sandbox came so far, and took its time
-        elif not why and status is None and number is None:
-            why = "it ended, and tmux does not know how"
-        self._ear.shown(line)
+        why = self._why or await cause(self._launch, rows, status, number, is_young=is_young)
+        self._ear.shown(last_line(rows))
         self._end(SessionEnded(at=time.time(), exit_code=status, signal=signal_name(number), why=why))
-
-    async def _at_once(self, complaint: str, line: str) -> str:
-        """Why it ended as soon as it had begun: *complaint*, or else *line*, is what it said."""
-        said = (complaint or line).removeprefix(OURS)
-        why = f"it ended at once: {said}" if said else "it ended at once"
-        told = ""
-        if complaint and not self._launch.machine:
-            with contextlib.suppress(TimeoutError):
-                told = await asyncio.wait_for(asyncio.to_thread(advised, self._launch.argv), HURRY_S)
-        return f"{why.rstrip('.')}. {told}" if told else why
 
     def _end(self, event: Event) -> None:
         if self.has_ended:

@@ -1,4 +1,4 @@
-"""How an agent's process is ended, and what its pane says afterwards."""
+"""How an agent's process is ended, and what its pane says afterwards of why it did."""
 
 import asyncio
 import contextlib
@@ -7,7 +7,10 @@ import re
 import signal
 from typing import Final
 
+from kasmon.backends.tmux.program import advised
+from kasmon.backends.version import HURRY_S
 from kasmon.clean import clean_line
+from kasmon.model.command import Launch
 from kasmon.tmux.identity import Process, identify
 from kasmon.tmux.identity import signal as send
 from kasmon.tmux.request import Lines
@@ -67,6 +70,29 @@ def signal_name(number: int | None) -> str | None:
         return signal.Signals(number).name
     except ValueError:
         return f"signal {number}"
+
+
+async def cause(launch: Launch, rows: Lines, status: int | None, number: int | None, *, is_young: bool) -> str:
+    """Why the agent of *launch* ended, with an exit code or a signal, by the last *rows* of its pane; empty where those
+    two say all there is. *is_young*: it had hardly begun.
+    """
+    line = last_line(rows)
+    if status and is_young:
+        return await _at_once(launch, complaint(rows), line)
+    if status in CANNOT and line.startswith(OURS):
+        return line.removeprefix(OURS)  # what stood in front of its sandbox came so far, and took its time
+    return "it ended, and tmux does not know how" if status is None and number is None else ""
+
+
+async def _at_once(launch: Launch, complaint: str, line: str) -> str:
+    """Why it ended as soon as it had begun: *complaint*, or else *line*, is what it said."""
+    said = (complaint or line).removeprefix(OURS)
+    why = f"it ended at once: {said}" if said else "it ended at once"
+    told = ""
+    if complaint and not launch.machine:
+        with contextlib.suppress(TimeoutError):
+            told = await asyncio.wait_for(asyncio.to_thread(advised, launch.argv), HURRY_S)
+    return f"{why.rstrip('.')}. {told}" if told else why
 
 
 def last_line(rows: Lines) -> str:
