@@ -45,7 +45,7 @@ def repository(folder: Path) -> Path | None:
         if any(word in error.why for word in NO_REPOSITORY):
             return None
         raise
-    return Path(said.rstrip("\n"))
+    return Path(said.removesuffix("\n"))
 
 
 def where(folder: Path) -> tuple[str, str]:
@@ -54,7 +54,11 @@ def where(folder: Path) -> tuple[str, str]:
     Raises:
         GitError: if it is in none.
     """
-    top, shared = git(folder, "rev-parse", "--show-toplevel", "--git-common-dir").rstrip("\n").split("\n")
+    asked = ("--show-toplevel", "--git-common-dir")
+    said = git(folder, "rev-parse", *asked).split("\n")[:-1]
+    if len(said) != len(asked):  # a folder's name has a line break: asked one by one
+        said = [git(folder, "rev-parse", each).removesuffix("\n") for each in asked]
+    top, shared = said
     return top, str((folder / shared).resolve())
 
 

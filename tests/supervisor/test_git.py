@@ -6,7 +6,7 @@ import pytest
 
 from kasmon.errors import GitError
 from kasmon.supervisor.changed import changed, diff, state, touched_since_fork
-from kasmon.supervisor.git import git, head, repository
+from kasmon.supervisor.git import git, head, repository, where
 from kasmon.supervisor.unsaved import unsaved
 from kasmon.supervisor.worktree import make
 from tests.supervisor.repo import Repo
@@ -23,6 +23,14 @@ def test_a_folder_within_a_repository_is_in_it(repo: Repo) -> None:
 def test_a_folder_in_none_is_in_none(tmp_path: Path) -> None:
     assert repository(tmp_path) is None
     assert repository(Repo(tmp_path / "r").folder / ".git") is None
+
+
+def test_a_line_break_is_a_part_of_a_folders_name(tmp_path: Path) -> None:
+    """Otherwise one session in such a folder would end the radar of all."""
+    repo = Repo(tmp_path / "two\nlines\n")
+
+    assert repo.folder == repository(repo.folder)
+    assert (str(repo.folder), str(repo.folder / ".git")) == where(repo.folder)
 
 
 def test_without_git_there_is_no_repository(repo: Repo, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
