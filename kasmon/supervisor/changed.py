@@ -11,8 +11,11 @@ from kasmon.supervisor.git import git, head, where
 
 MOST_NEW: Final = 200
 """Of so many new files a diff shows what is in them."""
-PLAIN_DIFF: Final = ("diff", "--no-color", "--no-ext-diff", "--no-textconv")
-"""A diff that runs nothing which a repository's config names."""
+PLAIN_DIFF: Final = (
+    *("diff", "--no-color", "--no-ext-diff", "--no-textconv"),
+    *("--src-prefix=a/", "--dst-prefix=b/"),
+)
+"""A diff that runs nothing which a repository's config names, and looks as it does where no config says otherwise."""
 
 
 def changed(path: Path, base: str) -> tuple[str, ...]:
@@ -59,9 +62,7 @@ def touched_since_fork(path: Path) -> Touched:
     base = fork(path)
     if not base:
         return Touched()
-    shown = git(
-        path, "diff", "-U0", "--no-color", "--no-ext-diff", "--no-textconv", "--no-renames", "--no-prefix", base
-    )
+    shown = git(path, *PLAIN_DIFF, "-U0", "--no-renames", "--no-prefix", base)
     new = git(path, "ls-files", "--others", "--exclude-standard", "-z").split("\0")
     return touched(base, shown, tuple(name for name in new if name))
 

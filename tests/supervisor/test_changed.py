@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from kasmon.errors import GitError
-from kasmon.supervisor.changed import changed, diff, state
+from kasmon.supervisor.changed import changed, diff, state, touched_since_fork
 from tests.supervisor.repo import Repo
 
 pytestmark = pytest.mark.usefixtures("no_git_config")
@@ -27,6 +27,20 @@ def test_what_changed_is_committed_uncommitted_new_and_gone(repo: Repo, tree: Pa
 def test_nothing_changed_is_nothing(repo: Repo, tree: Path) -> None:
     assert () == changed(tree, repo.head)
     assert "" == diff(tree, repo.head)
+
+
+@pytest.mark.parametrize("habit", ["diff.noprefix", "diff.mnemonicPrefix"])
+def test_the_diff_names_files_alike_whatever_a_persons_own_git_shows(repo: Repo, tree: Path, habit: str) -> None:
+    repo.git("config", habit, "true")
+    (tree / "file0.txt").write_text("another\n")
+    (tree / "new.txt").write_text("brand new\n")
+
+    shown = diff(tree, repo.head)
+
+    assert ["--- a/file0.txt", "+++ b/file0.txt", "--- /dev/null", "+++ b/new.txt"] == [
+        line for line in shown.splitlines() if line.startswith(("--- ", "+++ "))
+    ]
+    assert {"file0.txt", "new.txt"} == set(touched_since_fork(tree).files)
 
 
 def test_the_diff_holds_new_files_too_and_runs_nothing(repo: Repo, tree: Path, tmp_path: Path) -> None:
