@@ -1,5 +1,6 @@
 """The plan files in the folders that the config names, read anew when they change. Calls block; use a thread."""
 
+import contextlib
 import os
 import re
 from collections.abc import Iterable, Sequence
@@ -48,11 +49,11 @@ class PlanFolders:
     def _files(self) -> list[tuple[Path, os.stat_result]]:
         found = []
         for folder in self._folders:
-            try:
-                entries = [entry for entry in os.scandir(folder) if is_plan(entry.name)][:MOST]
-                found += [(Path(entry.path), entry.stat()) for entry in entries if entry.is_file()]
-            except OSError:
-                continue
+            with contextlib.suppress(OSError), os.scandir(folder) as entries:
+                for entry in [entry for entry in entries if is_plan(entry.name)][:MOST]:
+                    with contextlib.suppress(OSError):  # a link that leads to itself, a file that went meanwhile
+                        if entry.is_file():
+                            found.append((Path(entry.path), entry.stat()))
         return found
 
     def _read(self, path: Path) -> Found | None:

@@ -23,6 +23,13 @@ def test_the_plans_of_a_folder_are_found_and_nothing_else(tmp_path: Path) -> Non
     assert ["a.md", "b.toml"] == names(PlanFolders([str(tmp_path)]))
 
 
+def test_a_link_that_leads_to_itself_hides_no_other_plan(tmp_path: Path) -> None:
+    (tmp_path / "a.md").write_text(PLAN)
+    (tmp_path / "loop.md").symlink_to("loop.md")
+
+    assert ["a.md"] == names(PlanFolders([str(tmp_path)]))
+
+
 def test_what_is_edited_added_or_removed_is_seen_at_the_next_look(tmp_path: Path) -> None:
     folders = PlanFolders([str(tmp_path)])
     assert () == folders.look()
