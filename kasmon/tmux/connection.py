@@ -76,6 +76,24 @@ class Connection:
         """
         return self._live().call(request, limit_s)
 
+    def _attached(self, *options: str) -> ControlClient:
+        """Another control client, attached with *options*.
+
+        Raises:
+            TmuxServerGoneError: if there is no server, or no such session.
+            TmuxCommandError: if tmux does not answer.
+        """
+        server = self._server
+        argv = [server.program, "-u", "-N", "-S", str(server.socket), "-C", "attach-session", *options]
+        with server.quiet():
+            client = ControlClient(argv, server.environment, str(server.socket))
+            try:
+                client.until_attached()
+            except BaseException:
+                client.close()
+                raise
+        return client
+
     def _live(self) -> ControlClient:
         if self._client is None:
             raise TmuxServerGoneError(str(self._server.socket))

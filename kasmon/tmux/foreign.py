@@ -261,20 +261,8 @@ class ForeignHub(Hub):
         self.on_closed(pane)
 
     def _attached_to(self, session: str) -> ControlClient:
-        server = self._foreign
         flags = f"ignore-size,no-output,pause-after={PAUSE_AFTER_S}"
-        argv = [server.program, "-u", "-N", "-S", str(server.socket)]
-        with server.quiet():
-            client = ControlClient(
-                [*argv, "-C", "attach-session", "-E", "-f", flags, "-t", exact(session)],
-                server.environment,
-                str(server.socket),
-            )
-            try:
-                client.until_attached()
-            except BaseException:
-                client.close()
-                raise
+        client = self._attached("-E", "-f", flags, "-t", exact(session))
         self._home = session
         return client
 

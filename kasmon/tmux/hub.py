@@ -74,7 +74,7 @@ class Hub(Connection):
         self._own_pane = self._own_window = self._session = ""
         self._deaths, self._looking, self._look_again = Deaths(), False, False
         try:
-            self._client = self._attached(f"ignore-size,pause-after={PAUSE_AFTER_S}")
+            self._client = self._attached("-f", f"ignore-size,pause-after={PAUSE_AFTER_S}", "-t", f"={HUB}")
             self._client.on_output, self._client.on_notice = self._heard, self._noticed
             self._client.on_gone = self._gone
             self._keep()
@@ -227,21 +227,7 @@ class Hub(Connection):
             if self._keeper.pump():
                 return
             self._keeper.close()
-        self._keeper = self._attached("ignore-size,no-output")
-
-    def _attached(self, flags: str) -> ControlClient:
-        server = self._server
-        argv = [server.program, "-u", "-N", "-S", str(server.socket)]
-        with server.quiet():
-            client = ControlClient(
-                [*argv, "-C", "attach-session", "-f", flags, "-t", f"={HUB}"], server.environment, str(server.socket)
-            )
-            try:
-                client.until_attached()
-            except BaseException:
-                client.close()
-                raise
-        return client
+        self._keeper = self._attached("-f", "ignore-size,no-output", "-t", f"={HUB}")
 
     def _gone(self) -> None:
         self.on_gone()
