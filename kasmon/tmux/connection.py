@@ -5,6 +5,7 @@ from typing import TypeVar
 
 from kasmon.errors import KasmonError, TmuxServerGoneError
 from kasmon.tmux.control import ControlClient
+from kasmon.tmux.daemon import not_run
 from kasmon.tmux.request import Request
 from kasmon.tmux.server import Server
 
@@ -81,12 +82,15 @@ class Connection:
 
         Raises:
             TmuxServerGoneError: if there is no server, or no such session.
-            TmuxCommandError: if tmux does not answer.
+            TmuxCommandError: if it cannot be run, or tmux does not answer.
         """
         server = self._server
         argv = [server.program, "-u", "-N", "-S", str(server.socket), "-C", "attach-session", *options]
         with server.quiet():
-            client = ControlClient(argv, server.environment, str(server.socket))
+            try:
+                client = ControlClient(argv, server.environment, str(server.socket))
+            except OSError as error:
+                raise not_run("attach-session", error) from error
             try:
                 client.until_attached()
             except BaseException:

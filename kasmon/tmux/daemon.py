@@ -108,6 +108,8 @@ class Daemon:
             answer = subprocess.run(command, capture_output=True, text=True, timeout=30, env=self._environment, cwd="/")
         except subprocess.TimeoutExpired as error:
             raise TmuxCommandError("start-server", "it did not start within 30 s") from error
+        except OSError as error:
+            raise not_run("start-server", error) from error
         if answer.returncode != 0 or not answer.stdout.strip().isdecimal():
             raise TmuxCommandError("start-server", answer.stderr.strip() or "it does not say why")
         process = identify(int(answer.stdout))
@@ -120,7 +122,7 @@ class Daemon:
 
         Raises:
             TmuxServerGoneError: if no server answers at the socket; none is started.
-            TmuxCommandError: if tmux refuses, or does not answer within 10 s.
+            TmuxCommandError: if tmux refuses, does not answer within 10 s, or cannot be run.
         """
         command = [self.program, "-u", "-N", "-S", str(self.socket), *argv]
         try:
@@ -130,6 +132,8 @@ class Daemon:
                 )
         except subprocess.TimeoutExpired as error:
             raise TmuxCommandError(argv[0], f"no answer within {LIMIT_S:g} s") from error
+        except OSError as error:
+            raise not_run(argv[0], error) from error
         if answer.returncode != 0:
             reason = answer.stderr.decode("utf-8", "replace").strip()
             if reason.startswith(GONE):
@@ -150,7 +154,7 @@ class Daemon:
         process = self.process()
         if process is None:
             return
-        with contextlib.suppress(subprocess.SubprocessError):
+        with contextlib.suppress(OSError, subprocess.SubprocessError):
             command = [self.program, "-N", "-S", str(self.socket), "kill-server"]
             subprocess.run(command, env=self._environment, capture_output=True, timeout=patience_s)
             if _gone_within(process, patience_s):
@@ -216,6 +220,11 @@ class Daemon:
             if infocmp and subprocess.run([infocmp, name], capture_output=True, env=self._environment).returncode == 0:
                 return name
         return TERMINALS[-1] if infocmp else TERMINALS[1]
+
+
+def not_run(command: str, error: OSError) -> TmuxCommandError:
+    """Why *command* was not even asked: the program is gone, or the system has no room for one more."""
+    return TmuxCommandError(command, f"tmux cannot be run: {error.strerror or error}")
 
 
 def server_environment(surroundings: Mapping[str, str]) -> dict[str, str]:

@@ -12,6 +12,7 @@ import pytest
 from kasmon.errors import TmuxCommandError, TmuxMissingError, TmuxServerGoneError, TmuxTooOldError
 from kasmon.tmux.conf import configuration
 from kasmon.tmux.facts import HUB
+from kasmon.tmux.hub import Hub
 from kasmon.tmux.identity import Process, identify
 from kasmon.tmux.identity import signal as send_signal
 from kasmon.tmux.server import Server
@@ -58,6 +59,18 @@ def test_an_old_tmux_is_named_with_the_version_that_is_needed(folder: Path, says
 
     with pytest.raises(TmuxTooOldError, match=r"3\.2 or newer"):
         server.start()
+
+
+@pytest.mark.parametrize("what", ["a command", "a connection"])
+def test_a_tmux_that_cannot_be_run_any_more_is_an_error_of_tmux(folder: Path, what: str) -> None:
+    """Otherwise a host whose connection ends in that moment would neither have a new one nor say that it has none."""
+    program = fake_tmux(folder, "tmux 3.9")
+    server = Server(folder / "t.sock", program=program)
+    server.version()
+    Path(program).unlink()
+
+    with pytest.raises(TmuxCommandError, match=r"cannot be run: No such file"):
+        server.run("list-panes") if what == "a command" else Hub(server).open()
 
 
 def test_the_environment_may_name_the_program(folder: Path) -> None:
