@@ -516,6 +516,8 @@ def test_a_value_is_written_as_the_setting_needs_it(places: Places, key: str, sa
     [
         ("ui.bell", "loud", UsageError),
         ("limits.call_s", "-1", UsageError),
+        ("plans.limit", "9" * 5000, UsageError),
+        ("plans.limit", "[" * 5000, UsageError),
         ("agents.mine.model", "x", UsageError),
         ("ui.colour", "red", NotFoundError),
         ("ui.bell.x", "red", NotFoundError),

@@ -151,7 +151,7 @@ def _facts(path: Path) -> dict[str, Any]:
     try:
         shot = tomllib.loads(_beside(path)).get("shot", {})
         known = msgspec.convert(shot, _Facts)
-    except (tomllib.TOMLDecodeError, msgspec.ValidationError, AttributeError):
+    except (ValueError, RecursionError, AttributeError):  # msgspec's and tomllib's are of the first kind
         return {}
     return {
         "cursor": known.cursor,

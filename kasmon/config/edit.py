@@ -57,7 +57,7 @@ def _value(said: str, kind: Any) -> Any:
     parts = get_args(kind) or (kind,)
     if kind is str or (not said.lstrip().startswith("[") and any(isinstance(part, str) for part in parts)):
         return said
-    with suppress(tomllib.TOMLDecodeError):
+    with suppress(ValueError, RecursionError):  # what is no TOML, or a number of 5,000 digits
         return tomllib.loads(f"value = {said}")["value"]
     return [said] if get_origin(kind) is tuple else said
 

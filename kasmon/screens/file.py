@@ -82,7 +82,7 @@ def parse(text: str, name: str = "screen") -> Rules:
     """
     try:
         table = tomllib.loads(text)
-    except (tomllib.TOMLDecodeError, RecursionError) as error:
+    except (ValueError, RecursionError) as error:  # a number of 5,000 digits is no TOMLDecodeError
         raise no_toml(text, name, error) from error
     try:
         file = msgspec.convert(table, ScreenFile)

@@ -30,7 +30,7 @@ class RuleBook:
             return ()
         except OSError as error:
             raise ConfigError(str(self.path), f"it cannot be read ({error.strerror or error})") from error
-        except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
+        except (ValueError, RecursionError) as error:  # no TOML, no UTF-8, or a number of 5,000 digits
             raise ConfigError(str(self.path), f"it is no TOML: {error}") from error
         try:
             return msgspec.convert(table.get("rule", []), tuple[Rule, ...])

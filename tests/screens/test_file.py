@@ -52,6 +52,7 @@ def test_a_file_needs_nothing_but_its_program() -> None:
         ("(?P<label>Open|Quit)", "Open|Quit", 14, "menu[0].choice", "has no group (?P<label>...)", ()),
         ("allow =", "permit =", 17, "menu[0].answers", "invalid enum value", ()),
         ("[[rule]]", "[[rule]", 3, "", "it is no TOML", ()),
+        ("[[rule]]", f"x = {'9' * 5000}\n[[rule]]", None, "", "it is no TOML", ()),
         ('"insert"\n', '"insert"\nmenu = "open"\n', 5, "rule[0].menu", "there is no menu 'open'", ("swap",)),
         ("[[menu]]", '[[rule]]\nname = "insert"\nstate = "idle"\n[[menu]]', 10, "rule[1].name", "another rule", ()),
     ],

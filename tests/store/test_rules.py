@@ -66,7 +66,7 @@ def test_a_forgotten_session_leaves_no_rule(book: RuleBook) -> None:
     assert (other,) == book.read()
 
 
-@pytest.mark.parametrize("text", ["[[rule", "rule = 7", '[[rule]]\nid = "k1"\n', "\x00"])
+@pytest.mark.parametrize("text", ["[[rule", "rule = 7", '[[rule]]\nid = "k1"\n', "\x00", f"x = {'9' * 5000}"])
 def test_a_file_that_cannot_be_read_is_an_error_and_stays(book: RuleBook, text: str) -> None:
     book.path.parent.mkdir(mode=0o700)
     book.path.write_text(text)
