@@ -15,6 +15,7 @@ from kasmon.backends.codex.talk import Said, Talk
 from kasmon.backends.codex.wire import Garbage, Message, Wire
 from kasmon.backends.codex.wishes import Wishes
 from kasmon.backends.shape import Table, text
+from kasmon.clean import redact
 from kasmon.errors import KasmonError, SessionEndedError
 from kasmon.model.command import Answer, Configure, Interrupt, Launch, Prompt, Stop, Wish
 from kasmon.model.event import LimitReached, NoticeRaised, SessionEnded, SessionStarted, SettingsChanged
@@ -171,22 +172,17 @@ class CodexAgent:
                 await self._wire.refuse(message.call, NOT_FOUND)
 
     def _unknown(self, message: Message, now: float) -> list[Said]:
-        raw = msgspec.json.encode(message.params).decode()
-        return [*self._talk.notices.unknown(message.method, self._without_secrets(raw), now)]
+        raw = redact(msgspec.json.encode(message.params).decode(), self._secrets)[0]
+        return [*self._talk.notices.unknown(message.method, raw, now)]
 
     def _garbage(self, raw: bytes, now: float) -> list[Said]:
-        line = self._without_secrets(raw.decode("utf-8", "replace"))
-        kept = [*self._talk.notices.unknown("a line that is no message", line, now)]
         if self._saw_garbage:
             log.info("codex printed another line that is no message, %d bytes", len(raw))
-            return [*kept]
+            return []
         self._saw_garbage = True
+        line = redact(raw.decode("utf-8", "replace"), self._secrets)[0]
+        kept = self._talk.notices.unknown("a line that is no message", line, now)
         return [NoticeRaised(at=now, text="Codex printed a line that is no message.", level="warning"), *kept]
-
-    def _without_secrets(self, words: str) -> str:
-        for secret in self._secrets:
-            words = words.replace(secret, "⟨hidden⟩")
-        return words
 
     def _tell(self, *said: Said) -> None:
         for one in said:

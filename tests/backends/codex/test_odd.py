@@ -236,6 +236,22 @@ os._exit(1)
         assert 2 == len(of(heard, ForeignSeen))
         assert SECRET not in repr(facts)
 
+    async def test_nothing_stays_of_one_secret_that_begins_as_another_does(
+        self, odd: Open, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setenv("OPENAI_API_KEY", SECRET[:14])
+        monkeypatch.setenv("CODEX_API_KEY", SECRET)
+        code = """
+serve(until="model/list")
+print("key", os.environ["CODEX_API_KEY"], flush=True)
+serve()
+"""
+        async with opened(odd(code)) as heard:
+            await heard.until_said(ForeignSeen)
+            [seen] = of(heard, ForeignSeen)
+
+        assert SECRET[14:] not in seen.raw
+
 
 class TestLines:
     async def test_what_is_no_message_is_told_once_and_passed_over(self, odd: Open) -> None:
