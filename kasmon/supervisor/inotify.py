@@ -15,8 +15,6 @@ MODIFY: Final = 0x002
 CLOSE_WRITE: Final = 0x008
 MOVED_TO: Final = 0x080
 CREATE: Final = 0x100
-OVERFLOW: Final = 0x4000
-"""Something was not told."""
 IGNORED: Final = 0x8000
 """What was watched is gone, and so is its watch."""
 
@@ -28,9 +26,9 @@ class Told(NamedTuple):
     """One thing that happened."""
 
     watch: int
-    """What `add` gave; -1 for `OVERFLOW`."""
+    """What `add` gave; -1 where something was not told, since there was too much."""
     mask: int
-    """Which of the above; others may be set beside it."""
+    """Which of the above; others may be set beside it, or instead."""
     name: str
     """The file, in a folder that is watched; else empty."""
 

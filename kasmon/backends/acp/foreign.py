@@ -26,7 +26,6 @@ class Foreign:
 
     def seen(self, what: str, raw: object, at: float) -> list[Event]:
         """What to note about a *what*, said as *raw*; nothing if one was seen before."""
-        what = what[:200]
         what = what[:NAME]
         if what not in self.counted and len(self.counted) >= KINDS:
             what = "something else"
