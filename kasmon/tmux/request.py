@@ -78,16 +78,14 @@ def command(line: str) -> Request[Lines]:
     return Request(line, 1, lambda answers: answers[0])
 
 
-def capture(
-    pane: str, *, start: int | str | None = None, end: int | str | None = None, ansi: bool = True, join: bool = False
-) -> Request[Lines]:
-    """The rows of *pane* from *start* to *end*: 0 is the first visible row, -1 the one above it, "-" the outermost.
+def capture(pane: str, *, start: int | str = 0, ansi: bool = True, join: bool = False) -> Request[Lines]:
+    """The rows of *pane* from *start* to its last: 0 is the first visible row, -1 the one above it, "-" the oldest.
 
-    Without bounds the visible screen. *ansi* keeps colours as SGR; *join* makes one line of what was wrapped.
+    *ansi* keeps colours as SGR; *join* makes one line of what was wrapped.
     """
     options = f"{' -e' if ansi else ''}{' -J' if join else ''}"
-    bounds = f"{_bound('-S', start)}{_bound('-E', end)}"
-    return Request(f"capture-pane -p{options}{bounds} -t {exact(pane)}", 1, lambda answers: answers[0])
+    first = start if start == "-" else int(start)
+    return Request(f"capture-pane -p{options} -S {first} -t {exact(pane)}", 1, lambda answers: answers[0])
 
 
 def screen(pane: str) -> Request[Screen]:
@@ -233,12 +231,6 @@ def refused(request: "Request[Answer]", lines: Lines) -> TmuxCommandError:
 
 def _display(pane: str, template: str) -> str:
     return f"display-message -p -t {exact(pane)} {word(template)}"
-
-
-def _bound(flag: str, value: int | str | None) -> str:
-    if value is None:
-        return ""
-    return f" {flag} -" if value == "-" else f" {flag} {int(value)}"
 
 
 def _screen_facts(pane: str, lines: Lines) -> ScreenFacts:

@@ -52,7 +52,7 @@ class TestTmux(BackendContract, InterruptingContract):
     async def test_its_screen_can_be_looked_at_at_any_moment(self) -> None:
         async with self.opened() as heard:
             assert isinstance(heard.agent, TmuxAgent)
-            reading = await heard.agent.look_now()
+            reading = (await heard.agent.see_now()).reading
 
             assert "idle" == reading.state
             assert reading.composer is not None

@@ -32,7 +32,6 @@ from kasmon.errors import (
 from kasmon.model.command import Answer, Configure, Interrupt, Launch, Mode, Prompt, Stop, Wish
 from kasmon.model.event import Event, LineLost, SessionEnded, SessionStarted, SignalSeen
 from kasmon.model.state import SessionState
-from kasmon.screens.reading import Reading
 from kasmon.screens.rules import ComposerRule
 from kasmon.tmux import request as ask
 from kasmon.tmux.facts import Pane, PaneFacts
@@ -197,16 +196,13 @@ class TmuxAgent(Listener):
         return self.box_rule_now()
 
     async def see_now(self) -> Seen:
-        """What stands on its screen, from a look that is taken now; raises as `look_now`."""
-        return await self.witness.see_now()
-
-    async def look_now(self) -> Reading:
-        """What its screen says, from a look that is taken now.
+        """What stands on its screen, from a look that is taken now.
 
         Raises:
+            SessionEndedError: if it ends before that is taken.
             TmuxError: if it cannot be looked at.
         """
-        return await self.witness.look_now()
+        return await self.witness.see_now()
 
     async def is_attached(self) -> bool:
         """Whether somebody's terminal is attached to its pane; not known counts as yes."""

@@ -26,7 +26,6 @@ from kasmon.model.permission import SessionId
 from kasmon.model.state import SessionState
 from kasmon.screens.choice import Menu
 from kasmon.screens.file import Rules
-from kasmon.screens.reading import Reading
 from kasmon.screens.shot import LONGEST_TITLE
 from kasmon.tmux import request as ask
 from kasmon.tmux.facts import PaneText
@@ -144,17 +143,13 @@ class Witness:
 
     # -- the screen
 
-    async def look_now(self) -> Reading:
-        """What the screen says, from a look that is taken now.
+    async def see_now(self) -> Seen:
+        """What stands on the screen, from a look that is taken now.
 
         Raises:
             SessionEndedError: if the agent ends before it is taken.
             TmuxError: if it cannot be looked at.
         """
-        return (await self.see_now()).reading
-
-    async def see_now(self) -> Seen:
-        """As `look_now`, with all that stands there."""
         if self._is_over:
             raise SessionEndedError(self.session)
         waiting: asyncio.Future[Seen] = self._loop.create_future()
