@@ -151,7 +151,8 @@ def _told_apart(row: Row, match: re.Match[str], rule: ComposerRule) -> tuple[str
     text = row.text[start:end]
     if not rule.looks_faint or not text.strip():
         return text.rstrip(), ""
-    solid = [at for at in range(start, end) if not text[at - start].isspace() and not row.look_at(at).faint]
+    faint = {at for run in row.runs if run.look.faint for at in range(max(start, run.start), min(end, run.end))}
+    solid = [at for at in range(start, end) if at not in faint and not text[at - start].isspace()]
     only_the_cursor = solid == [start] and row.look_at(start).reverse and len(text.strip()) > 1
     typed = 0 if only_the_cursor or not solid else solid[-1] + 1 - start
     return text[:typed].rstrip(), text[typed:].strip()

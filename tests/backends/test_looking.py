@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from kasmon.backends.tmux.looking import EVERY_S, SELDOM_S, SETTLE_S, STILL_S, Looking
+from kasmon.backends.tmux.looking import CALM_S, EVERY_S, SELDOM_S, SETTLE_S, STEADY_S, STILL_S, Looking
 
 
 @pytest.fixture
@@ -35,6 +35,28 @@ def test_two_looks_are_a_while_apart(looking: Looking) -> None:
     looking.looked(10.1)
     looking.printed(10.11)
     assert pytest.approx(10.1 + EVERY_S) == looking.next_at()
+
+
+def test_while_a_spinner_turns_and_nothing_else_is_new_looks_are_further_apart(looking: Looking) -> None:
+    looking.looked(9.9)
+    looking.is_steady = True
+    for tenth in range(20):
+        looking.printed(10.0 + tenth / 10)
+    assert pytest.approx(10.0 + STEADY_S) == looking.next_at()
+
+
+def test_a_spinner_that_stops_is_looked_at_soon(looking: Looking) -> None:
+    looking.looked(9.7)
+    looking.is_steady = True
+    looking.printed(10.0)
+    assert pytest.approx(10.0 + CALM_S) == looking.next_at()
+
+
+def test_what_a_better_source_says_is_looked_at_as_soon_as_ever_also_while_a_spinner_turns(looking: Looking) -> None:
+    looking.looked(9.0)
+    looking.is_steady = True
+    looking.news(10.0)
+    assert pytest.approx(10.0 + SETTLE_S) == looking.next_at()
 
 
 def test_where_a_better_source_decides_looks_are_seldom(looking: Looking) -> None:

@@ -4,6 +4,7 @@
 |---|---|
 | it printed, and was still for `SETTLE_S` | at once, `EVERY_S` after the last look at the earliest |
 | it goes on printing | `EVERY_S` after the first that was not seen |
+| it works on, as two looks said | as above, with `CALM_S` and `STEADY_S`: a spinner turns, nothing else is new |
 | likewise, and a better source decides | `SELDOM_S` after the last look |
 | a better source has changed its word | as if it did not decide: there may be a menu to read |
 | silent, and its screen said nothing | once more, `STILL_S` after it printed last: for the rule without words |
@@ -18,6 +19,9 @@ from typing import Final
 
 SETTLE_S: Final = 0.06
 EVERY_S: Final = 0.4
+CALM_S: Final = 0.2
+"""Longer than the frames of a spinner are apart."""
+STEADY_S: Final = 0.6
 SELDOM_S: Final = 2.0
 STILL_S: Final = 3.0
 
@@ -28,6 +32,8 @@ class Looking:
     def __init__(self) -> None:
         self.is_decided = False
         """A better source than the screen says what the agent does."""
+        self.is_steady = False
+        """The last looks said the same: that it works."""
         self.is_wordless = False
         """No rule is for this program: only a screen that stands still is looked at."""
         self._unseen_at = math.inf
@@ -85,5 +91,7 @@ class Looking:
             return max(self._printed_at, self._looked_at - STILL_S) + STILL_S if self._wants_still else math.inf
         if self._is_off or (self.is_decided and not self._is_urgent):
             return max(self._looked_at + SELDOM_S, self._printed_at + SETTLE_S)
-        settled_at = min(max(self._printed_at, self._unseen_at) + SETTLE_S, self._unseen_at + EVERY_S)
+        is_calm = self.is_steady and not self._is_urgent
+        settle_s, every_s = (CALM_S, STEADY_S) if is_calm else (SETTLE_S, EVERY_S)
+        settled_at = min(max(self._printed_at, self._unseen_at) + settle_s, self._unseen_at + every_s)
         return max(settled_at, self._looked_at + EVERY_S)

@@ -35,6 +35,7 @@ BETTER: Final = frozenset({"process", "program", "registry", "hook", "title"})
 """Sources whose word makes a look at the screen less urgent."""
 AFTER_S: Final = 0.1
 UNCLEAR: Final = "unclear"
+WORKING: Final = "working"
 
 
 class Witness:
@@ -68,6 +69,8 @@ class Witness:
         self._titles = TitleScanner()
         self._title = ""
         self._wants_title = True
+        self._read_last = ("", "")
+        """State and rule of the last look that could be taken."""
         self._words = Weighing(known)
         self._loop = asyncio.get_running_loop()
         self._timer: asyncio.TimerHandle | None = None
@@ -252,6 +255,8 @@ class Witness:
 
     def _read(self, seen: Seen, at: float, *, is_still: bool) -> None:
         reading, guess = seen.reading, seen.guess
+        before, self._read_last = self._read_last, (reading.state, reading.rule)
+        self._looking.is_steady = reading.state == WORKING and before == self._read_last
         says_nothing = reading.state == UNCLEAR
         is_first, self._was_unclear = says_nothing and not self._was_unclear, says_nothing
         if says_nothing and not is_still:
