@@ -1,7 +1,6 @@
 """One sandbox through its life: found again or made, put to sleep and woken, healed before anybody trusts it, ended."""
 
 import os
-import resource
 import shutil
 import signal
 import socket
@@ -19,6 +18,7 @@ from kasmon.model.sandbox import Credential, Phase, Policy, Runtime, Service, Vo
 from kasmon.sandbox.box import Box
 from kasmon.sandbox.credential import SETTLED_NS
 from tests.sandbox.bare import Bare
+from tests.sandbox.full import full_disk
 from tests.sandbox.stage import ME, Stage
 from tests.waiting import until
 
@@ -432,12 +432,8 @@ def test_where_the_disk_takes_no_checkpoint_that_is_told_and_the_sandbox_goes_on
     box = stage.arrived()
     assert stage.keeping.keep("asked")
     box.run("python", "x = 42")
-    before = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (8, before[1]))
-    try:
+    with full_disk(8):
         assert "" == stage.keeping.keep("asked")
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, before)
 
     assert "No checkpoint was kept: File too large." in stage.told()
     assert "42\n" == box.run("python", "print(x)").stdout

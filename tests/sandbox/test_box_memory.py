@@ -1,7 +1,6 @@
 """A sandbox whose tier keeps its memory on disk: whoever dies at whatever step, the memory is gone on from once, or is
 said to be lost."""
 
-import resource
 import shutil
 import tempfile
 from collections.abc import Iterator
@@ -14,6 +13,7 @@ from kasmon.model.sandbox import Phase
 from kasmon.sandbox.box import Box
 from kasmon.sandbox.channel import Channel
 from kasmon.sandbox.journal import Journal
+from tests.sandbox.full import full_disk
 from tests.sandbox.keeping import KeepingBare
 from tests.sandbox.stage import DiedError, Stage
 
@@ -121,13 +121,8 @@ def test_where_the_disk_takes_no_note_it_sleeps_on_and_wakes_once_it_does(stage:
     box = stage.arrived()
     box.run("python", "x = 42")
     box.sleep(to_disk=to_disk)
-    before = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (8, before[1]))
-    try:
-        with pytest.raises(SandboxUnreachableError, match="cannot be noted"):
-            box.wake()
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    with full_disk(8), pytest.raises(SandboxUnreachableError, match="cannot be noted"):
+        box.wake()
 
     assert (Phase.PAUSED, not to_disk) == (box.phase, box.journal.housing.held)
     assert "" == box.wake()

@@ -2,7 +2,6 @@
 
 import contextlib
 import os
-import resource
 import shutil
 import signal
 import tempfile
@@ -36,6 +35,7 @@ from kasmon.sandbox.jail.process import gone
 from kasmon.sandbox.journal import Journal
 from kasmon.sandbox.lifecycle import Terms
 from tests.sandbox.e2b_stage import Served, served
+from tests.sandbox.full import full_disk
 from tests.sandbox.interpreter_contract import InterpreterContract
 from tests.sandbox.required import need_jail
 from tests.sandbox.sandbox_contract import SandboxContract
@@ -486,16 +486,6 @@ def test_a_sandbox_that_the_service_refuses_leaves_nothing_and_says_what_to_do(s
         assert said in refused.value.hint
         tier.forget(Policy(session=ME))
     assert not (places().state / "e2b" / ME).exists()
-
-
-@contextlib.contextmanager
-def full_disk() -> Iterator[None]:
-    before = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (8, before[1]))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, before)
 
 
 def test_on_a_full_disk_none_is_made_and_that_is_told() -> None:

@@ -2,7 +2,6 @@
 
 import contextlib
 import os
-import resource
 import signal
 import subprocess
 import sys
@@ -16,6 +15,7 @@ from kasmon.sandbox.jail import cgroup, freeze, process
 from kasmon.sandbox.jail.process import tree
 from tests.safety.mutation import without
 from tests.sandbox.conftest import Inmate, command_of
+from tests.sandbox.full import full_disk
 from tests.waiting import until
 
 Make = Callable[..., Inmate]
@@ -148,16 +148,6 @@ def test_who_was_stopped_before_stays_stopped(family: Callable[[str], Family]) -
     assert {b"T"} == states(before)
     assert not states([pid for pid in one.pids if pid not in before]) & {b"T"}
     freeze.go_on_all(one.child.pid)
-
-
-@contextlib.contextmanager
-def full_disk() -> Iterator[None]:
-    before = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (0, before[1]))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, before)
 
 
 def test_on_a_full_disk_those_sleep_of_whom_nobody_was_stopped(family: Callable[[str], Family], tmp_path: Path) -> None:

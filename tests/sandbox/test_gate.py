@@ -1,7 +1,6 @@
 """A sandbox's way out as a process: in force before it is needed, found again, ended with its sandbox."""
 
 import os
-import resource
 import signal
 import socket
 import subprocess
@@ -14,6 +13,7 @@ import pytest
 
 from kasmon.errors import SandboxError, UsageError
 from kasmon.sandbox.network import gate
+from tests.sandbox.full import full_disk
 from tests.waiting import until
 
 
@@ -63,14 +63,10 @@ def test_whoever_comes_later_finds_the_same_one_and_its_list_is_theirs(folder: P
 
 def test_on_a_full_disk_one_that_is_there_is_found_and_no_other_is_opened(folder: Path) -> None:
     first = gate.opened(folder, "build", ["example.org"])
-    before = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (0, before[1]))
-    try:
+    with full_disk():
         assert first == gate.opened(folder, "build", ["other.example"])
         with pytest.raises(SandboxError, match="could not be opened"):
             gate.opened(folder.with_name("second"), "build", ["example.org"])
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, before)
 
     assert ["other.example"] == gate.tell(folder, {"do": "state"})["hosts"]
     assert not folder.with_name("second").exists()

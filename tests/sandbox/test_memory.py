@@ -3,7 +3,6 @@
 import contextlib
 import errno
 import os
-import resource
 from pathlib import Path
 
 import msgspec
@@ -15,6 +14,7 @@ from kasmon.model.permission import SessionId
 from kasmon.model.snapshot import Judged, Maker, Snapshot
 from kasmon.sandbox import memory
 from kasmon.sandbox.memory import Memories
+from tests.sandbox.full import full_disk
 
 ME, OTHER = SessionId("abcdefgh"), SessionId("zyxwvuts")
 MADE_BY = Maker(program="qemu 7.2", machine="pc-q35-7.2", cpu="Nehalem", image="1f")
@@ -131,15 +131,11 @@ def test_a_disk_that_is_full_at_any_step_leaves_the_old_or_the_new_one_and_that_
 
 def test_where_the_disk_takes_no_note_nothing_may_begin_and_the_memory_counts_on(memories: Memories) -> None:
     kept = keep(memories)
-    before = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (8, before[1]))
-    try:
+    with full_disk(8):
         with pytest.raises(SandboxUnreachableError, match="cannot be noted"):
             memories.used(kept)
         with pytest.raises(SandboxUnreachableError, match="cannot be noted"):
             memories.moved_on()
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, before)
 
     assert kept == memories.fit(MADE_BY)
 
