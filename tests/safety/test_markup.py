@@ -16,32 +16,40 @@ from kasmon.tui.messages import CommandWanted
 from kasmon.tui.world import Rename, Settings
 from tests.fleets import NOW, StillClock, fleet
 from tests.safety.hostile import ACTING, LONG, MARKUP, facts, name_of, session_id
+from tests.scenes import armed, settled
 from tests.tui.worlds import StillWorld, text_of
+from tests.waiting import auntil
 
 WORST: Final = "".join([*ACTING.values(), " ".join(MARKUP.values()), LONG["many lines"][:20]])
 OURS: Final = {("@mouse.down", "grab"), ("@mouse.down", "scroll_down"), ("@mouse.down", "scroll_up")}
 """What a click may do by the style of a cell: Textual's own scroll bars."""
 
 LIST: Final = {
-    "list": "",
-    "message": "m h enter",
-    "broadcast": "M h enter",
-    "new name": "r x enter",
-    "stop": "x y",
-    "attach": "o",
-    "diff": "D",
-    "settings": "comma",
-    "new session": "n x enter",
-    "filter": "slash e 0 enter",
-    "waves": "W",
-    "pin": "p",
-    "palette": "ctrl+p",
-    "palette, searched": "ctrl+p e 0",
-    "prompt box": "enter",
-    "prompt box, written": "enter h i enter",
+    "list": ("", "2 sessions"),
+    "message": ("m h enter", "─ To e00"),
+    "broadcast": ("M h enter", "try 2 again"),
+    "new name": ("r x enter", "─ Rename ─"),
+    "stop": ("x y", "─ Stop"),
+    "attach": ("o", "has no terminal"),
+    "diff": ("D", "─ Last change of e00"),
+    "settings": ("comma", "─ Settings ─"),
+    "new session": ("n x enter", "─ New session ─"),
+    "filter": ("slash e 0 enter", "e0   2 of 2"),
+    "waves": ("W", "▾ wave 1"),
+    "pin": ("p", "◉ e00"),
+    "palette": ("ctrl+p", "An action"),
+    "palette, searched": ("ctrl+p e 0", "idle  `"),
+    "prompt box": ("enter", "Write to e00"),
+    "prompt box, written": ("enter h i enter", "│ hi"),
 }
-"""Screen -> the keys that lead there from the list."""
-CARD: Final = {"card": "", "deny": "d n o", "edit": "e", "spell": "a", "always": "A", "question": "right"}
+"""Screen -> the keys that lead there from the list, and words that stand nowhere else."""
+CARD: Final = {
+    "card": ("", "Allow once"),
+    "deny": ("d n o", "⏎  deny"),
+    "spell": ("end a", "to allow it: ___"),
+    "always": ("end A", "to allow it: ___"),
+    "question": ("right", "◆ question"),
+}
 
 
 def hostile(number: int, payload: str, mode: Mode, *, asks: bool) -> Session:
@@ -85,15 +93,14 @@ class Stage:
         self.app = Kasmon(world=self.world, clock=self.clock)
         self.sessions = sessions
 
-    async def visit(self, pilot: Pilot[None], screens: dict[str, str], back: Callable[[], None]) -> None:
+    async def visit(self, pilot: Pilot[None], screens: dict[str, tuple[str, str]], back: Callable[[], None]) -> None:
         """Go to each of *screens* and look; back to where they all begin after each."""
-        for name, keys in screens.items():
+        for name, (keys, words) in screens.items():
             for key in keys.split():
-                self.clock.forward(1.0)
-                await pilot.pause(0.12 if self.is_card else None)
+                if self.is_card:
+                    await armed(pilot)
                 await pilot.press(key)
-            await pilot.pause()
-            await pilot.pause(0.05 if "palette" in name else None)
+            await auntil(lambda words=words: words in text_of(self.app), what=f"{name}: {words}")  # type: ignore[misc]
             assert set() == self.clickable(), name
             assert self.app.is_running, name
             back()
@@ -124,6 +131,10 @@ class Stage:
         self.app.inbox.close(())
         self.app.call_later(self.app.inbox.open)
 
+    def to_inbox(self) -> None:
+        self.app.inbox.close(())
+        self.app.call_later(self.app.inbox.open_list)
+
 
 async def test_nothing_hostile_is_markup_anywhere() -> None:
     stage = Stage(WORST, asks=False)
@@ -144,6 +155,15 @@ async def test_nothing_hostile_is_markup_on_a_card() -> None:
         await pilot.pause(0.15)
         stage.app.inbox.open()
         await stage.visit(pilot, CARD, stage.to_card)
+
+
+async def test_nothing_visible_is_markup_where_a_request_is_edited() -> None:
+    """One with hidden characters cannot be edited."""
+    stage = Stage(" ".join(MARKUP.values()), asks=True)
+    async with stage.app.run_test(size=(120, 40), notifications=True) as pilot:
+        await settled(pilot)
+        stage.app.inbox.open()
+        await stage.visit(pilot, {"edit": ("end e", "look at it, then allow or drop it")}, stage.to_card)
 
 
 async def test_what_looks_like_markup_is_shown_as_it_is() -> None:

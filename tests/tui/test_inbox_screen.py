@@ -525,16 +525,20 @@ async def test_a_hundred_requests_scroll_with_the_cursor() -> None:
         assert RequestId("s000-1") == card.request.id
 
 
+HOSTILE = {
+    "list": ("", "requests  4 wait"),
+    "question": ("j", "▌  ? question"),
+    "none alike": ("space", "No other request is like this one."),
+    "the keys of the request": ("tab", "tab the list's keys"),
+    "deny": ("tab d n o", "esc  go back"),
+    "spell": ("tab end a", "to allow it: ___"),
+}
+"""Screen -> the keys that lead there from the inbox, and words that stand nowhere else."""
+
+
 async def test_nothing_hostile_is_markup_in_the_inbox() -> None:
     stage = Stage(WORST, asks=True)
     async with stage.app.run_test(size=(120, 40), notifications=True) as pilot:
         await settled(pilot)
         stage.app.inbox.open_list()
-        for key in ("j", "space", "T", "d", "n", "escape", "k", "e", "escape", "tab", "I"):
-            stage.clock.forward(1.0)
-            await pilot.pause(0.12)
-            await pilot.press(key)
-            await pilot.pause()
-            assert set() == stage.clickable(), key
-
-        assert stage.app.is_running
+        await stage.visit(pilot, HOSTILE, stage.to_inbox)

@@ -38,8 +38,15 @@ from tests.supervisor.test_boards import Desk
 from tests.tui.worlds import StillWorld, text_of
 from tests.waiting import auntil
 
-BOARD = {"board": "B", "task": "B space", "edit": "B e", "agent": "B R", "yes": "B X", "open": "B enter"}
-"""Screen -> the keys that lead there from the list."""
+BOARD = {
+    "board": ("B", "e edit   ⏎ open"),
+    "task": ("B space", "─ Task"),
+    "edit": ("B e", "It cannot be run:"),
+    "no agent": ("B R", "for a shell, not an agent's."),
+    "agent": ("B j R", "─ Another agent for task 2"),
+    "yes": ("B X", "─ Abort ─"),
+}
+"""Screen -> the keys that lead there from the list, and words that stand nowhere else."""
 LOOK = Look(shipped(DEFAULT))
 
 
@@ -611,19 +618,18 @@ async def test_a_window_that_changes_its_size_keeps_the_cursors_card_in_sight() 
 
 async def test_nothing_that_a_plan_says_is_markup_or_a_link() -> None:
     hostile = task(1, WORST, 1, id=WORST, body=WORST, check=WORST, agent=WORST, run=WORST, inherits="", files=(WORST,))
-    plan = Plan(name=WORST, goal=WORST, agent=WORST, tasks=(hostile,), limit=1)
+    other = msgspec.structs.replace(hostile, id=f"2 {WORST}", number=2, run="")
+    plan = Plan(name=WORST, goal=WORST, agent=WORST, tasks=(hostile, other), limit=1)
     run = at(TaskState.FAILED, why=WORST, failures=(WORST,), session="a", name=WORST, branch=WORST, tries=1)
-    evil = board({WORST: run}, plan, gate=1, problem=WORST)
+    evil = board({WORST: run, other.id: run}, plan, gate=1, problem=WORST)
     edit = msgspec.structs.replace(boards.edited(WORST), run=evil.run, plan=plan)
     sessions = {"a": session("a", agent=WORST, mode=Mode.SDK, last_line=WORST)}
     stage = Stage(WORST, asks=False)
     stage.world.planned.put_nowait((msgspec.structs.replace(evil, edit=edit.edit, sessions=sessions),))
-    async with stage.app.run_test(size=(120, 40)) as pilot:
+    async with stage.app.run_test(size=(120, 40), notifications=True) as pilot:
         await settled(pilot)
         await auntil(lambda: stage.app.waves.boards, what="the plan")
-        await stage.visit(
-            pilot, {"board": "B", "task": "B space", "edit": "B e", "agent": "B R", "yes": "B X"}, stage.to_list
-        )
+        await stage.visit(pilot, BOARD, stage.to_list)
     async with stage.app.__class__(world=stage.world, clock=stage.clock).run_test(size=(60, 20)) as pilot:
         assert pilot.app.is_running
 
