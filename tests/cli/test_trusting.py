@@ -25,6 +25,17 @@ command = ["{hook}"]
 ssh = ["{hook}"]
 """
 
+LOOKS = {
+    "ls": False,
+    "show one": False,
+    "read one": False,
+    "config": False,
+    "doctor": True,
+    "config --explain default_agent": True,
+    "trust .": False,
+}
+"""A look from within the repository -> whether it says that what it brings does not count."""
+
 
 @pytest.fixture
 def repo(kasmon: Line) -> Path:
@@ -57,15 +68,15 @@ def trust(kasmon: Line, repo: Path) -> None:
 
 
 def test_nothing_of_it_runs_on_any_look_and_each_says_that_it_does_not_count(kasmon: Line, repo: Path) -> None:
-    new = kasmon("new", "one", "--agent", "scripted", "--mode", "sdk", "--dir", str(repo))
-    assert 0 == new.code
-    for words in (["ls"], ["show", "one"], ["read", "one"], ["doctor"], ["trust", str(repo)], ["config"]):
-        kasmon(*words)
+    """Each look that reads it; the rest is the same as anywhere else."""
+    told = f"'{repo}/{NAME}' does not count: you have not trusted it"
+    there = Standing(kasmon, repo)
+    _, said = there("new", "one", "--agent", "scripted", "--mode", "sdk", "--dir", str(repo))
+    looks = {words: "".join(there(*words.split())) for words in LOOKS}
 
     assert not ran(kasmon)
-    assert (
-        f"kasmon: '{repo}/{NAME}' does not count: you have not trusted it. `kasmon trust {repo}` shows it." in new.err
-    )
+    assert f"kasmon: {told}. `kasmon trust {repo}` shows it.\n" == said
+    assert LOOKS == {words: told in said for words, said in looks.items()}
 
 
 def test_doctor_and_explain_say_it_where_one_stands(kasmon: Line, repo: Path) -> None:
