@@ -354,14 +354,20 @@ def test_a_locked_index_is_written_later_and_read_from_the_logs(house: House, mo
     fold = written(house.places)
     other = connect(house.places.index, writing=True)
     other.execute("BEGIN EXCLUSIVE")
-    keeper = Index(house.places.index)
+    keeper, reader, later = Index(house.places.index), FleetFold(house.places), FleetFold(house.places)
+    house.tells(ME, MessageSaid(at=NOW, text="while it is locked"))
+    truth = from_scratch(house.places)
 
-    assert not is_used(house.places)
-    assert not keeper.write(fold, (), ())
+    assert not remember(house.places.index, reader)
+    assert truth == read_all(reader)
+    assert truth == read_all(fold)
+    assert not keeper.write(fold, [SessionId(ME)], ())
     other.close()
-    assert keeper.write(fold, (), ())
-
+    assert keeper.write(fold, [SessionId(ME)], ())
     keeper.close()
+
+    assert remember(house.places.index, later)
+    assert truth == {session: folded.session for session, folded in later.sessions.items()}
 
 
 WRITER = """
