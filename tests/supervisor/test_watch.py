@@ -173,11 +173,10 @@ def test_a_lost_session_that_is_restarted_while_we_look_runs(
 def test_a_process_of_the_same_id_that_is_another_one_is_not_the_agent(house: House) -> None:
     here = started(mode=Mode.TMUX)
     assert here.pid_started is not None
-    house.has(
-        ME, here.__class__(at=NOW, mode=Mode.TMUX, pid=here.pid, pid_started=here.pid_started - 1), mode=Mode.TMUX
-    )
+    house.has(ME, here, mode=Mode.TMUX)
+    house.has("bbbbbbbb", msgspec.structs.replace(here, pid_started=here.pid_started - 1), mode=Mode.TMUX)
 
-    assert {ME: SessionState.LOST} == states(look_once(house.places))
+    assert {ME: SessionState.UNSURE, "bbbbbbbb": SessionState.LOST} == states(look_once(house.places))
 
 
 def test_after_a_reboot_no_process_is_the_agent(house: House) -> None:
