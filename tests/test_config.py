@@ -550,14 +550,26 @@ def test_a_caller_may_refuse_the_new_config_too(places: Places) -> None:
     assert not places.config.exists()
 
 
-@pytest.mark.parametrize("text", ["[ui]\nbell = \n", "[ui]\nunknown = 1\n"], ids=["broken", "unknown setting"])
-def test_a_file_that_could_not_be_read_is_never_written(places: Places, text: str) -> None:
-    file = write(places, text)
+UNREADABLE = {
+    "broken": b"[ui]\nbell = \n",
+    "unknown setting": b"[ui]\nunknown = 1\n",
+    "wrong type": b"[ui]\nbell = 7\n",
+    "no text": b"[ui]\n# caf\xe9\nbell = true\n",
+}
+
+
+@pytest.mark.parametrize("content", UNREADABLE.values(), ids=UNREADABLE)
+def test_a_file_that_could_not_be_read_is_never_written(places: Places, content: bytes) -> None:
+    file = write(places, "")
+    file.write_bytes(content)
+    before = file.stat()
 
     with pytest.raises(ConfigError):
         put(places, "ui.bell", "false")
 
-    assert text == file.read_text()
+    assert content == file.read_bytes()
+    assert (before.st_ino, before.st_mtime_ns) == (file.stat().st_ino, file.stat().st_mtime_ns)
+    assert [file] == list(places.config.iterdir())
 
 
 def test_a_setting_is_explained_with_its_origin(places: Places) -> None:
