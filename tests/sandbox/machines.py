@@ -6,6 +6,8 @@ python -m tests.sandbox.machines       builds it, unless it is there; says why w
 import fcntl
 import os
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
@@ -14,6 +16,7 @@ import pytest
 from kasmon.errors import KasmonError
 from kasmon.model.permission import SessionId
 from kasmon.model.sandbox import Policy
+from kasmon.paths import places
 from kasmon.sandbox.microvm import emulator, image, warming
 from kasmon.sandbox.microvm.machine import MicroVm
 
@@ -52,6 +55,18 @@ def ended(vm: MicroVm) -> None:
     """End and remove every machine that is there."""
     for lock in sorted(vm.ground.base.glob("*/lock")):
         vm.forget(Policy(session=SessionId(lock.parent.name)))
+
+
+@contextmanager
+def machine() -> Iterator[MicroVm]:
+    """The tier, with a warm machine to copy; none of its machines is there after that."""
+    need_machine()
+    vm = MicroVm(places(), image=IMAGE)
+    warmed(vm)
+    try:
+        yield vm
+    finally:
+        ended(vm)
 
 
 def build() -> int:

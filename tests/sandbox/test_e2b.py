@@ -53,16 +53,18 @@ def service() -> Iterator[Served]:
         yield running
 
 
-class TestE2b(SandboxContract):
+class OfE2b:
     @pytest.fixture
     def tier(self, service: Served) -> Sandbox:
         return E2b(access=service.access)
 
 
-class TestInE2b(InterpreterContract):
-    @pytest.fixture
-    def tier(self, service: Served) -> Sandbox:
-        return E2b(access=service.access)
+class TestE2b(OfE2b, SandboxContract):
+    pass
+
+
+class TestInE2b(OfE2b, InterpreterContract):
+    pass
 
 
 class Host:

@@ -1,21 +1,15 @@
 """Folders of this machine that a sandbox sees beside its workspace, on every tier that sees any: read, or written."""
 
 import contextlib
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from kasmon.model.permission import SessionId
 from kasmon.model.sandbox import Mount, Policy, Runtime
-from kasmon.paths import places
 from kasmon.sandbox.base import Mirrored, Sandbox
 from kasmon.sandbox.channel import Channel
-from kasmon.sandbox.gvisor.tier import Gvisor
-from kasmon.sandbox.jail.bubblewrap import Jail
-from kasmon.sandbox.microvm.machine import MicroVm
-from tests.sandbox.machines import IMAGE, ended, need_machine, warmed
-from tests.sandbox.required import need_gvisor, need_jail
+from tests.sandbox.of_tiers import OfAJail, OfAMachine, OfGvisor
 
 pytestmark = [pytest.mark.sandboxes, pytest.mark.timeout(240)]  # the first machine is started
 
@@ -68,25 +62,13 @@ class FoldersContract:
         assert (written / "sub" / "f").exists()
 
 
-class TestOfAJail(FoldersContract):
-    @pytest.fixture
-    def tier(self) -> Sandbox:
-        need_jail()
-        return Jail()
+class TestOfAJail(OfAJail, FoldersContract):
+    pass
 
 
-class TestOfGvisor(FoldersContract):
-    @pytest.fixture
-    def tier(self) -> Sandbox:
-        need_gvisor()
-        return Gvisor()
+class TestOfGvisor(OfGvisor, FoldersContract):
+    pass
 
 
-class TestOfAMachine(FoldersContract):
-    @pytest.fixture
-    def tier(self) -> Iterator[Sandbox]:
-        need_machine()
-        vm = MicroVm(places(), image=IMAGE)
-        warmed(vm)
-        yield vm
-        ended(vm)
+class TestOfAMachine(OfAMachine, FoldersContract):
+    pass

@@ -17,7 +17,7 @@ from kasmon.errors import NotFoundError, SandboxError, SnapshotRefusedError
 from kasmon.model.permission import SessionId
 from kasmon.model.sandbox import Credential, Interpreter, Policy, Runtime
 from kasmon.paths import places
-from kasmon.sandbox.base import Sandbox, Slept
+from kasmon.sandbox.base import Slept
 from kasmon.sandbox.channel import Channel
 from kasmon.sandbox.gvisor import image, lacks, weight
 from kasmon.sandbox.gvisor.failing import NeverRanError
@@ -30,6 +30,7 @@ from kasmon.sandbox.memory import Memories
 from tests.sandbox import gvisors
 from tests.sandbox.interpreter_contract import InterpreterContract
 from tests.sandbox.nights import words_of
+from tests.sandbox.of_tiers import OfGvisor
 from tests.sandbox.required import need_gvisor, need_jail
 from tests.sandbox.sandbox_contract import SandboxContract
 
@@ -48,16 +49,12 @@ def _can_gvisor() -> None:
     need_gvisor()
 
 
-class TestGvisor(SandboxContract):
-    @pytest.fixture
-    def tier(self) -> Sandbox:
-        return Gvisor()
+class TestGvisor(OfGvisor, SandboxContract):
+    pass
 
 
-class TestInGvisor(InterpreterContract):
-    @pytest.fixture
-    def tier(self) -> Sandbox:
-        return Gvisor()
+class TestInGvisor(OfGvisor, InterpreterContract):
+    pass
 
 
 class Kept:

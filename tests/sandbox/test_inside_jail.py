@@ -2,14 +2,9 @@
 
 import pytest
 
-from kasmon.sandbox.base import Sandbox
-from kasmon.sandbox.jail.bubblewrap import Jail
 from tests.sandbox.interpreter_contract import InterpreterContract
+from tests.sandbox.of_tiers import OfAJail
 
 
-class TestInJail(InterpreterContract):
+class TestInJail(OfAJail, InterpreterContract):
     pytestmark = pytest.mark.sandboxes
-
-    @pytest.fixture
-    def tier(self, can_jail: None) -> Sandbox:
-        return Jail()

@@ -29,7 +29,7 @@ from kasmon.sandbox.microvm.starting import asked
 from kasmon.sandbox.microvm.stock import Stock
 from tests.sandbox.conftest import open_to_others
 from tests.sandbox.interpreter_contract import InterpreterContract
-from tests.sandbox.machines import CACHE, IMAGE, ended, need_machine, warmed
+from tests.sandbox.machines import CACHE, IMAGE, machine
 from tests.sandbox.sandbox_contract import SandboxContract
 from tests.waiting import until
 
@@ -44,11 +44,8 @@ Make = Callable[..., Made]
 
 @pytest.fixture
 def vm() -> Iterator[MicroVm]:
-    need_machine()
-    vm = MicroVm(places(), image=IMAGE)
-    warmed(vm)
-    yield vm
-    ended(vm)
+    with machine() as vm:
+        yield vm
 
 
 @pytest.fixture
