@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from kasmon.model.permission import AskKind, Request, RequestId, SessionId
@@ -115,10 +115,14 @@ def test_a_rule_is_for_one_tool() -> None:
     assert not covers(rule_of(command("git push")), asked({"command": "git push"}, "Shell"), HERE)
 
 
-@given(st.text(max_size=60), st.text(max_size=60))
-def test_a_rule_for_one_command_covers_no_other(one: str, other: str) -> None:
-    if drawn(command(f"run {one}"), HERE) is None or one.strip() == other.strip():
-        return
+@given(
+    st.text(max_size=60),
+    st.text(min_size=1, max_size=60),
+    st.sampled_from(["{1}", "{0}{1}", "{0} {1}", "{1} {0}", "{0}; {1}", "{1}; run {0}", "{0}\n{1}"]),
+)
+def test_a_rule_for_one_command_covers_no_other(one: str, more: str, shape: str) -> None:
+    other = shape.format(one, more)
+    assume(drawn(command(f"run {one}"), HERE) is not None and one.strip() != other.strip())
 
     assert not covers(rule_of(command(f"run {one}")), command(f"run {other}"), HERE)
 
