@@ -291,13 +291,15 @@ def test_an_error_is_one_line_with_a_next_step(
     kasmon: Line, arguments: list[str], code: int, word: str, told: str
 ) -> None:
     """With --json it is an object, too; where `--` ends the options, there is none."""
-    done = kasmon(*arguments, *([] if "--" in arguments or arguments[0] == "demo" else ["--json"]))
+    in_json = "--" not in arguments and arguments[0] != "demo"
+    done = kasmon(*arguments, *(["--json"] if in_json else []))
 
+    assert in_json is bool(done.out)
     assert code == done.code
     assert 1 == len(done.err.splitlines())
     assert told in done.err
     assert "Traceback" not in done.err
-    if done.out:
+    if in_json:
         assert (1, word) == (done.json["schema"], done.json["error"]["code"])
         assert {"code", "message", "hint"} == set(done.json["error"])
 

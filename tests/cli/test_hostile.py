@@ -5,6 +5,7 @@ import subprocess
 import sys
 import unicodedata
 from collections.abc import Iterator
+from typing import Any
 
 import msgspec
 import pytest
@@ -169,14 +170,29 @@ def test_watching_prints_nothing_that_acts_either(hostile: Line) -> None:
     assert [] == harm(said)
 
 
-@pytest.mark.parametrize("words", ["ls", f"show {SESSION}", "inbox", f"read {SESSION}"])
-def test_json_is_ascii_and_whole(hostile: Line, words: str) -> None:
+def strings(value: Any) -> list[str]:
+    """Every text in *value*, at any depth."""
+    match value:
+        case str():
+            return [value]
+        case dict():
+            return [text for each in value.values() for text in strings(each)]
+        case list():
+            return [text for each in value for text in strings(each)]
+    return []
+
+
+@pytest.mark.parametrize(
+    ("words", "text"),
+    [("ls", EVIL), (f"show {SESSION}", EVIL), ("inbox", EVIL), (f"read {SESSION}", "  ⟨U+001B⟩[6n")],
+    ids=["ls", "show", "inbox", "read, as it is drawn"],
+)
+def test_json_is_ascii_and_whole(hostile: Line, words: str, text: str) -> None:
     done = hostile(*words.split(), "--json")
 
     assert 0 == done.code
     assert 1 == done.json["schema"]
-    if words == "ls":
-        assert EVIL in done.json["sessions"][0]["agent"]
+    assert text in strings(done.json)
 
 
 def test_a_config_that_is_broken_is_told_harmlessly(kasmon: Line) -> None:

@@ -71,10 +71,21 @@ def test_each_answer_has_the_way_that_stands_there(case: str, keys: dict[str, st
     assert keys == told(menu_of(case))
 
 
+UNANSWERED = {
+    "claude/2.1.330/limit-week",
+    "claude/2.1.330/model-picker",
+    "codex/0.169.0/start-login",
+    "gemini/0.61.0/model-picker",
+    "gemini/0.61.0/start-login",
+}
+"""What nobody answers but by hand, at the terminal."""
+
+
 @pytest.mark.parametrize("case", [case.id for case in ASKING])
 def test_no_answer_takes_a_choice_whose_label_does_not_say_it(case: str) -> None:
     menu = menu_of(case)
 
+    assert bool(taken(menu)) is (case not in UNANSWERED)
     for decision in taken(menu):
         if decision is Decision.CHOOSE:
             for option in options(menu):

@@ -133,7 +133,9 @@ class TestDiff:
             (tmp_path / "f").write_text(before)
         change = {"path": f"{HERE}/f", "kind": {"type": kind}, "diff": before}
         made = diff.unified([change], HERE)
-        if before:
+        if not before:
+            assert {"add": "--- /dev/null\n+++ b/f\n", "delete": "--- a/f\n+++ /dev/null\n"}[kind] == made
+        else:
             subprocess.run(["git", "apply", "-"], cwd=tmp_path, input=made.encode(), check=True)
             assert (kind == "add") is (tmp_path / "f").exists()
             assert kind == "delete" or before == (tmp_path / "f").read_text()
