@@ -65,6 +65,11 @@ class Heard:
     async def until_said(self, kind: type[Event]) -> Event:
         return await auntil(lambda: next((f for f in self.facts if type(f) is kind), None), LIMIT_S, kind.__name__)
 
+    async def until_text(self) -> str:
+        """What it said last, once it has said anything."""
+        await self.until_said(MessageSaid)
+        return [fact.text for fact in self.facts if isinstance(fact, MessageSaid)][-1]
+
     async def until_over(self) -> list[Event]:
         await auntil(lambda: self.is_over, LIMIT_S, "the end of its events")
         return self.facts

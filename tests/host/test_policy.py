@@ -156,9 +156,9 @@ async def test_an_answer_that_lost_leaves_no_rule(house: House, puppet: Puppet) 
 
 async def test_an_agent_that_does_not_take_the_answer_of_a_rule_is_asked_about(house: House, puppet: Puppet) -> None:
     async def refuses(wish: Wish) -> None:
-        puppet.obey(wish)
         if isinstance(wish, Answer):
             raise RefusedError("not like this")
+        puppet.obey(wish)
 
     keep(house, "git push")
     puppet.on_wish = refuses
@@ -167,6 +167,10 @@ async def test_an_agent_that_does_not_take_the_answer_of_a_rule_is_asked_about(h
         await prompt(link, "tidy up")
         puppet.say(asked("git push"))
         await auntil(lambda: any("did not take the answer of rule" in n.text for n in house.only(NoticeRaised)))
+
+        await auntil(lambda: house.session().asks)
+
+        assert [("abcdefgh-2", "git push")] == [(ask.id, ask.input["command"]) for ask in house.session().asks]
 
 
 def test_a_project_is_the_nearest_folder_under_git_or_the_folder_itself(tmp_path: Path) -> None:

@@ -1,9 +1,11 @@
 """A call that leaves the terminal: to the desktop, and to the command of the user's own config."""
 
+import asyncio
 import json
 import os
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -58,8 +60,20 @@ async def test_what_is_wrong_with_the_command_is_said_once(argv: tuple[str, ...]
     await caller.call(ALERT, command(*argv))
 
 
-async def test_without_a_command_and_a_desktop_nothing_is_run() -> None:
+async def test_without_a_command_and_a_desktop_nothing_is_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    begun: list[object] = []
+
+    async def counted(*argv: object, **how: Any) -> Any:
+        begun.append(argv)
+        return await begin(*argv, **how)
+
+    begin: Any = asyncio.create_subprocess_exec
+    monkeypatch.setattr(asyncio, "create_subprocess_exec", counted)
     await Caller().call(ALERT, Notify(desktop="no"))
+    assert [] == begun
+
+    await Caller().call(ALERT, command("/bin/true"))
+    assert [("/bin/true",)] == begun
 
 
 async def test_without_a_desktop_auto_is_quiet_and_yes_says_why(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -130,7 +130,7 @@ class TestWishes(Opening):
             await heard.prompt("say at once")
             await heard.answer(request, Decision.ALLOW)
 
-            await heard.until_said(MessageSaid)
+            assert "at once" == await heard.until_text()
 
     async def test_another_model_and_another_mode_are_told_when_they_are_so(self) -> None:
         async with self.opened_with() as heard:
@@ -153,7 +153,7 @@ class TestWishes(Opening):
             await heard.agent.send(Interrupt())
             await heard.prompt("say I am here")
 
-            await heard.until_said(MessageSaid)
+            assert "I am here" == await heard.until_text()
 
     async def test_a_stop_ends_a_turn_before_it_ends_the_agent(self) -> None:
         async with self.opened_with() as heard:
@@ -352,7 +352,7 @@ class TestBadInput(Opening):
         async with self.opened_with() as heard:
             await heard.prompt("huge 10000000\nsay I go on")
 
-            await heard.until_said(MessageSaid)
+            assert "I go on" == await heard.until_text()
 
     async def test_half_a_line_at_its_end_harms_nobody(self) -> None:
         async with self.opened_with() as heard:

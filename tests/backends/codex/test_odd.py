@@ -302,7 +302,7 @@ notify("item/completed", item={"type": "agentMessage", "id": "m", "text": "after
 serve()
 """
         async with opened(odd(code)) as heard:
-            await heard.until_said(MessageSaid)
+            assert "after" == await heard.until_text()
 
     async def test_a_flood_waits_until_somebody_reads(self, odd: Open) -> None:
         code = """
