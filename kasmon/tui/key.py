@@ -30,6 +30,10 @@ _KNOWN_NAMES: Final = frozenset(
 ) | {f"f{n}" for n in range(1, 25)}
 
 
+_SENT_AS: Final = {"[": "escape", "left_square_bracket": "escape", "m": "enter", "i": "tab", "h": "backspace"}
+"""What terminals send for Ctrl and such a key, unless they speak a newer protocol."""
+
+
 def textual_key(key: str) -> str:
     """*key* as people write it, as Textual names it: `ctrl+]` is `ctrl+right_square_bracket`."""
     *modifiers, last = key.split("+") if len(key) > 1 and key != "+" else [key]
@@ -61,3 +65,9 @@ def is_key(key: str) -> bool:
     *modifiers, last = key.split("+") if len(key) > 1 and key != "+" else [key]
     named = last in _KNOWN_NAMES or last in _NAMED
     return all(modifier in _MODIFIERS for modifier in modifiers) and (named or (len(last) == 1 and last.isprintable()))
+
+
+def sent_as(key: str) -> str:
+    """The key, as people write it, that most terminals send for *key*; empty where they tell it from all others."""
+    *modifiers, last = key.lower().split("+") if len(key) > 1 else [key]
+    return _SENT_AS.get(last, "") if "ctrl" in modifiers and not {"super", "meta"}.intersection(modifiers) else ""

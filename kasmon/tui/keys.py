@@ -13,7 +13,7 @@ import msgspec
 from kasmon.config.file import line_of
 from kasmon.errors import ConfigError
 from kasmon.tui.action import Action, Group, Offered, Where
-from kasmon.tui.key import is_key, shown_key, textual_key, writes
+from kasmon.tui.key import is_key, sent_as, shown_key, textual_key, writes
 
 _LIST, _CARD, _ALL, _BOX, _FILTER = Where.LIST, Where.CARD, Where.EVERYWHERE, Where.PROMPT, Where.FILTER
 _READ, _FIND, _QUEUE, _INBOX, _TEXT = Where.READING, Where.FIND, Where.QUEUE, Where.INBOX, Where.TEXT
@@ -303,6 +303,8 @@ def chosen(wanted: Mapping[str, str | Iterable[str]], file: str = "config", text
         for key in put[action]:
             if not is_key(key):
                 raise wrong(action, f"no such key: {key!r}")
+            if sent := sent_as(key):
+                raise wrong(action, f"most terminals send {sent!r} for the key {key!r}, so choose another one")
     keys_in_force = Keys(put)
     for place in Where:
         taken: dict[str, str] = {}

@@ -88,6 +88,10 @@ def test_a_config_puts_other_keys_in_their_place() -> None:
         ({"next": "tabb"}, "no such key: 'tabb'", "keys.next"),
         ({"next": "n"}, "the key 'n' would also be 'new' in the list", "keys.next"),
         ({"later": "a"}, "the key 'a' would also be 'allow_once' on a request", "keys.later"),
+        ({"new": "ctrl+["}, "most terminals send 'escape' for the key 'ctrl+[', so choose another one", "keys.new"),
+        ({"new": "ctrl+m"}, "most terminals send 'enter' for the key 'ctrl+m', so choose another one", "keys.new"),
+        ({"new": "ctrl+i"}, "most terminals send 'tab' for the key 'ctrl+i', so choose another one", "keys.new"),
+        ({"new": "ctrl+H"}, "most terminals send 'backspace' for the key 'ctrl+H', so choose another one", "keys.new"),
     ],
 )
 def test_a_key_that_cannot_be_is_said_with_its_place(rows: dict[str, str], why: str, key: str) -> None:
