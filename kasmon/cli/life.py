@@ -41,8 +41,8 @@ def new(
         ),
     ] = None,
     json: Json = False,
-) -> None:
-    """Start a session and print its id."""
+) -> int:
+    """Start a session and print its id; exit code 1 if its program fails at once."""
     from kasmon.commands import living
 
     wanted = living.Wanted(
@@ -60,7 +60,7 @@ def new(
         variables=env or (),
         agrees=yes,
     )
-    living.new(wanted, wants_json=json)
+    return living.new(wanted, wants_json=json)
 
 
 def adopt(
@@ -79,11 +79,11 @@ def adopt(
     adopt(target, name, socket, wants_json=json)
 
 
-def restart(session: Session, /, *, json: Json = False) -> None:
+def restart(session: Session, /, *, json: Json = False) -> int:
     """Start an ended session again."""
     from kasmon.commands import living
 
-    living.restart(session, wants_json=json)
+    return living.restart(session, wants_json=json)
 
 
 def move(

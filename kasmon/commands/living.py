@@ -3,10 +3,11 @@
 import asyncio
 import sys
 from collections.abc import Awaitable, Callable, Sequence
+from typing import Any
 
 import msgspec
 
-from kasmon.commands.objects import answer, session_object
+from kasmon.commands.objects import answer, error_object, session_object
 from kasmon.commands.output import note, say, tell
 from kasmon.config import Config, load, resolve
 from kasmon.errors import SessionNotFoundError, UsageError
@@ -15,6 +16,7 @@ from kasmon.model.permission import SessionId
 from kasmon.model.session import Session
 from kasmon.paths import Places, expanded, places
 from kasmon.supervisor import verb
+from kasmon.supervisor.early import early_end, ended_at_once
 from kasmon.supervisor.find import find
 from kasmon.supervisor.local_config import for_session
 from kasmon.supervisor.look import look_once
@@ -38,8 +40,8 @@ class Wanted(msgspec.Struct, frozen=True, kw_only=True):
     agrees: bool = False
 
 
-def new(wanted: Wanted, *, wants_json: bool) -> None:
-    """Start a session and print its id.
+def new(wanted: Wanted, *, wants_json: bool) -> int:
+    """Start a session and print its id; what became of it where it ended at once.
 
     Raises:
         KasmonError: why it cannot be started; what was begun is ended again.
@@ -72,13 +74,29 @@ def new(wanted: Wanted, *, wants_json: bool) -> None:
             ),
         )
     )
+    early = asyncio.run(ended_at_once(where, session))
     started = _seen(where, session)
     if wants_json:
-        tell(answer(session=session_object(started)))
-        return
-    if started.fallback:
-        note(f"{started.name!r} runs in {started.mode}: {started.fallback}.")
-    say(session)
+        tell(answer(session=session_object(started)) | _failure(early))
+    else:
+        if started.fallback:
+            note(f"{started.name!r} runs in {started.mode}: {started.fallback}.")
+        say(session)
+    return _told(early)
+
+
+def _failure(early: Session | None) -> dict[str, Any]:
+    """What a program is told of a session that failed at once."""
+    return error_object(early_end(early)) if early is not None and early.exit_code != 0 else {}
+
+
+def _told(early: Session | None) -> int:
+    """Say that a session ended at once, if it did; the exit code, a failure's unless its program succeeded."""
+    if early is None:
+        return 0
+    end = early_end(early)
+    note(str(end))
+    return 0 if early.exit_code == 0 else end.exit_code
 
 
 def _shown(where: Places, config: Config, wanted: Wanted) -> bool:
@@ -134,9 +152,22 @@ def stop(wanted: str, *, wants_json: bool) -> None:
     _act(wanted, verb.stop, "stopped", wants_json=wants_json)
 
 
-def restart(wanted: str, *, wants_json: bool) -> None:
+def restart(wanted: str, *, wants_json: bool) -> int:
     """Start an ended session again, under the same id and log."""
-    _act(wanted, verb.restart, "restarted", wants_json=wants_json)
+    where = places()
+    session = find(look_once(where), wanted)
+
+    async def run() -> Session | None:
+        await verb.restart(where, session)
+        return await ended_at_once(where, session.id)
+
+    early = asyncio.run(run())
+    now = _seen(where, session.id, session)
+    if wants_json:
+        tell(answer(session=session_object(now)) | _failure(early))
+    else:
+        say(f"{now.name} ({now.id}): restarted")
+    return _told(early)
 
 
 def rename(wanted: str, name: str, *, wants_json: bool) -> None:

@@ -28,6 +28,24 @@ def test_any_program_is_started_prompted_read_and_stopped(kasmon: Line) -> None:
     assert kasmon.json("show", "copy")["session"]["pane"] is None
 
 
+def test_a_program_that_fails_at_once_is_told_with_its_last_words(kasmon: Line) -> None:
+    done = kasmon("new", "made", "--", "sh", "-c", "echo oh no; exit 7")
+    again = kasmon("restart", "made", "--json")
+
+    session = done.out.strip()
+    assert [1, 1] == [done.code, again.code]
+    assert f"kasmon: session 'made' ended at once with exit code 7: oh no. `kasmon read {session}` shows" in done.err
+    assert ("ended", 7) == (again.json["session"]["state"], again.json["session"]["exit_code"])
+    assert "launch" == again.json["error"]["code"]
+
+
+def test_a_program_that_is_done_at_once_is_told_and_no_failure(kasmon: Line) -> None:
+    done = kasmon("new", "made", "--", "sh", "-c", "echo all made")
+
+    assert 0 == done.code
+    assert "ended at once with exit code 0: all made." in done.err
+
+
 def test_a_further_window_is_a_child(kasmon: Line) -> None:
     parent = kasmon("new", "copy", "--", "cat").out.strip()
     child = kasmon("new", "beside", "--in", "copy", "--", "cat").out.strip()
