@@ -23,6 +23,8 @@ else
 fi
 """
 """What uses the function that the script for zsh only defines: as `_kasmon` in a folder of `fpath`, or when sourced."""
+COMPLETE: Final = "__complete"
+"""What the completion scripts ask by; the library answers it."""
 COMMANDS: Final = (
     *(life.new, life.adopt, life.restart, life.move, life.rename, life.stop, life.rm),
     *(look.ls, look.show, look.read, look.wait, look.explain, look.grep, look.export),
@@ -58,7 +60,7 @@ def run(arguments: Sequence[str]) -> int:
 
 def _run(arguments: list[str]) -> int | None:
     verb = next((word for word in arguments[:1] if not word.startswith("-")), "")
-    if verb and verb not in app:
+    if verb and verb != COMPLETE and verb not in app:
         from difflib import get_close_matches  # only for who mistyped: it takes longer than what it is for
 
         near = get_close_matches(verb, app, n=1)

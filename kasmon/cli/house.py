@@ -4,7 +4,7 @@ from typing import Annotated, Literal
 
 from cyclopts import Parameter
 
-from kasmon.cli.parameter import Json, Session
+from kasmon.cli.parameter import Json, Session, settings, values
 from kasmon.errors import UsageError
 
 
@@ -38,11 +38,15 @@ def demo(
 
 
 def config(
-    key: Annotated[str | None, Parameter(help="A setting, such as ui.theme.")] = None,
-    value: Annotated[str | None, Parameter(allow_leading_hyphen=True, help="What to set it to.")] = None,
+    key: Annotated[str | None, Parameter(completer=settings, help="A setting, such as ui.theme.")] = None,
+    value: Annotated[
+        str | None, Parameter(completer=values, allow_leading_hyphen=True, help="What to set it to.")
+    ] = None,
     /,
     *,
-    explain: Annotated[str | None, Parameter(help="Say what this setting means and where it comes from.")] = None,
+    explain: Annotated[
+        str | None, Parameter(completer=settings, help="Say what this setting means and where it comes from.")
+    ] = None,
     json: Json = False,
 ) -> None:
     """Show or change settings; your comments stay."""

@@ -4,7 +4,7 @@ from typing import Annotated, Literal
 
 from cyclopts import Parameter
 
-from kasmon.cli.parameter import Json, Session
+from kasmon.cli.parameter import Json, Session, agents, sessions
 
 
 def new(
@@ -12,7 +12,10 @@ def new(
     /,
     *argv: Annotated[str, Parameter(help="Behind `--`: any program to run in tmux, with its arguments.")],
     agent: Annotated[
-        str, Parameter(help="A profile: claude, codex, opencode, gemini, amp, shell, scripted, or your own.")
+        str,
+        Parameter(
+            completer=agents, help="A profile: claude, codex, opencode, gemini, amp, shell, scripted, or your own."
+        ),
     ] = "",
     mode: Annotated[str | None, Parameter(help="tmux or sdk; by default what the profile says, else tmux.")] = None,
     sandbox: Annotated[
@@ -29,7 +32,9 @@ def new(
     prompt: Annotated[
         str, Parameter(allow_leading_hyphen=True, help="Its first prompt; `-` reads it from stdin.")
     ] = "",
-    in_: Annotated[str | None, Parameter(name="--in", help="Open a further window beside this session's.")] = None,
+    in_: Annotated[
+        str | None, Parameter(name="--in", completer=sessions, help="Open a further window beside this session's.")
+    ] = None,
     task: Annotated[int | None, Parameter(help="Its task's number.")] = None,
     wave: Annotated[int | None, Parameter(help="Its wave's number.")] = None,
     peers: Annotated[int | None, Parameter(help="How many sessions its wave has, with this one.")] = None,

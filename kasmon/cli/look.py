@@ -4,7 +4,7 @@ from typing import Annotated, Literal
 
 from cyclopts import Parameter
 
-from kasmon.cli.parameter import Json, Session, States, Timeout
+from kasmon.cli.parameter import Json, Session, States, Timeout, agents, sessions
 from kasmon.errors import UsageError
 
 
@@ -72,13 +72,15 @@ def wait(
 
 
 def explain(
-    session: Annotated[str | None, Parameter(help="Id, exact name, or the beginning of an id.")] = None,
+    session: Annotated[
+        str | None, Parameter(completer=sessions, help="Id, exact name, or the beginning of an id.")
+    ] = None,
     /,
     *,
     screen: Annotated[
         str | None, Parameter(allow_leading_hyphen=True, help="A captured screen, or a golden folder; `-` is stdin.")
     ] = None,
-    agent: Annotated[str | None, Parameter(help="Whose screen that is.")] = None,
+    agent: Annotated[str | None, Parameter(completer=agents, help="Whose screen that is.")] = None,
     title: Annotated[
         str | None, Parameter(allow_leading_hyphen=True, help="The window's title that belongs to it.")
     ] = None,
@@ -106,7 +108,8 @@ def grep(
     /,
     *,
     session: Annotated[
-        list[str] | None, Parameter(negative=(), help="Only there: id, exact name, or the beginning of an id.")
+        list[str] | None,
+        Parameter(negative=(), completer=sessions, help="Only there: id, exact name, or the beginning of an id."),
     ] = None,
     ignore_case: Annotated[
         bool, Parameter(name=["--ignore-case", "-i"], negative=(), help="Upper and lower case are one.")

@@ -4,10 +4,10 @@ from typing import Annotated, Literal
 
 from cyclopts import App, Parameter
 
-from kasmon.cli.parameter import Json
+from kasmon.cli.parameter import Json, agents, plan_files, plans
 
-File = Annotated[str, Parameter(help="The plan's file: Markdown or TOML.")]
-PlanName = Annotated[str, Parameter(name="PLAN", help="A plan that was run: its id, or its file.")]
+File = Annotated[str, Parameter(completer=plan_files, help="The plan's file: Markdown or TOML.")]
+PlanName = Annotated[str, Parameter(name="PLAN", completer=plans, help="A plan that was run: its id, or its file.")]
 Task = Annotated[str, Parameter(help="The task's id or number.")]
 
 app = App(
@@ -25,7 +25,7 @@ def check(file: File, /, *, json: Json = False) -> int:
 
 @app.command(name="show")
 def show_plan(
-    plan: Annotated[str, Parameter(help="A plan's file, or one that was run.")],
+    plan: Annotated[str, Parameter(completer=plans, help="A plan's file, or one that was run.")],
     /,
     *,
     wave: Annotated[int | None, Parameter(help="Only this wave.")] = None,
@@ -122,7 +122,12 @@ def skip(plan: PlanName, task: Task, /, *, json: Json = False) -> None:
 
 @app.command
 def replace(
-    plan: PlanName, task: Task, /, *, agent: Annotated[str, Parameter(help="The profile.")], json: Json = False
+    plan: PlanName,
+    task: Task,
+    /,
+    *,
+    agent: Annotated[str, Parameter(completer=agents, help="The profile.")],
+    json: Json = False,
 ) -> None:
     """Do a task again with another agent."""
     from kasmon.commands import planning

@@ -4,7 +4,7 @@ from typing import Annotated, Literal
 
 from cyclopts import App, Parameter, validators
 
-from kasmon.cli.parameter import Json, Session
+from kasmon.cli.parameter import Json, Sandboxed, sandboxes
 from kasmon.model.sandbox import Interpreter, Tier
 
 Point = Annotated[str, Parameter(help="The checkpoint's id, from `kasmon sandbox checkpoints`.")]
@@ -66,7 +66,7 @@ def build(
 
 @app.command
 def run(
-    session: Session,
+    session: Sandboxed,
     code: Annotated[str, Parameter(allow_leading_hyphen=True, help="The code; `-` reads it from stdin.")],
     /,
     *,
@@ -91,7 +91,7 @@ def list_all(*, json: Json = False) -> None:
 
 
 @app.command
-def show(session: Session, /, *, json: Json = False) -> None:
+def show(session: Sandboxed, /, *, json: Json = False) -> None:
     """Show a sandbox: its phase, its memory on disk with size, age and whether it can be used, its checkpoints, what it
     lost, and what it is a fork of."""
     from kasmon.commands import sandbox_memory
@@ -101,7 +101,7 @@ def show(session: Session, /, *, json: Json = False) -> None:
 
 @app.command
 def pause(
-    session: Session,
+    session: Sandboxed,
     /,
     *,
     disk: Annotated[
@@ -120,7 +120,7 @@ def pause(
 
 
 @app.command
-def resume(session: Session, /, *, json: Json = False) -> None:
+def resume(session: Sandboxed, /, *, json: Json = False) -> None:
     """Wake a sandbox, and look whether it is what it was."""
     from kasmon.commands import sandboxing
 
@@ -128,7 +128,7 @@ def resume(session: Session, /, *, json: Json = False) -> None:
 
 
 @app.command
-def checkpoint(session: Session, /, *, json: Json = False) -> None:
+def checkpoint(session: Sandboxed, /, *, json: Json = False) -> None:
     """Keep what can be kept of a sandbox as it is now, and print the checkpoint's id."""
     from kasmon.commands import sandboxing
 
@@ -136,7 +136,7 @@ def checkpoint(session: Session, /, *, json: Json = False) -> None:
 
 
 @app.command
-def checkpoints(session: Session, /, *, json: Json = False) -> None:
+def checkpoints(session: Sandboxed, /, *, json: Json = False) -> None:
     """List what was kept of a sandbox, before and after its turns, the newest last."""
     from kasmon.commands import sandboxing
 
@@ -144,7 +144,7 @@ def checkpoints(session: Session, /, *, json: Json = False) -> None:
 
 
 @app.command
-def restore(session: Session, checkpoint: Point, /, *, json: Json = False) -> None:
+def restore(session: Sandboxed, checkpoint: Point, /, *, json: Json = False) -> None:
     """Put a sandbox back to a checkpoint: its files, and of its interpreters what could be kept."""
     from kasmon.commands import sandboxing
 
@@ -153,7 +153,7 @@ def restore(session: Session, checkpoint: Point, /, *, json: Json = False) -> No
 
 @app.command
 def fork(
-    session: Session,
+    session: Sandboxed,
     name: Annotated[
         str, Parameter(help="What the new one is called; by default the same with a number behind it.")
     ] = "",
@@ -173,7 +173,7 @@ def fork(
 
 @app.command
 def diff(
-    session: Session,
+    session: Sandboxed,
     turn: Annotated[int | None, Parameter(help="Which turn; by default the last.")] = None,
     /,
     *,
@@ -187,8 +187,10 @@ def diff(
 
 @app.command
 def replay(
-    session: Session,
-    into: Annotated[str, Parameter(help="The sandbox that runs it: id, exact name, or the beginning of an id.")],
+    session: Sandboxed,
+    into: Annotated[
+        str, Parameter(completer=sandboxes, help="The sandbox that runs it: id, exact name, or the beginning of an id.")
+    ],
     /,
     *,
     until: Annotated[str, Parameter(help="Only what led to this checkpoint; by default all.")] = "",
@@ -202,7 +204,7 @@ def replay(
 
 @app.command
 def allow(
-    session: Session,
+    session: Sandboxed,
     /,
     *hosts: Annotated[str, Parameter(help="example.org, *.example.org, example.org:8443, or npm, pypi, github.")],
     json: Json = False,
@@ -215,7 +217,7 @@ def allow(
 
 @app.command
 def forward(
-    session: Session,
+    session: Sandboxed,
     port: Annotated[int, Parameter(validator=validators.Number(gte=1, lte=65535), help="The port inside.")],
     /,
     *,
@@ -232,7 +234,9 @@ def forward(
 
 @app.command
 def rm(
-    session: Annotated[str | None, Parameter(help="Id, exact name, or the beginning of an id.")] = None,
+    session: Annotated[
+        str | None, Parameter(completer=sandboxes, help="Id, exact name, or the beginning of an id.")
+    ] = None,
     /,
     *,
     all: Annotated[bool, Parameter(negative=(), help="All of them.")] = False,  # noqa: A002 - its flag

@@ -4,7 +4,7 @@ from typing import Annotated, Literal
 
 from cyclopts import Parameter
 
-from kasmon.cli.parameter import Json, Session, Text, Timeout
+from kasmon.cli.parameter import Json, Session, Text, Timeout, requests, sessions
 from kasmon.errors import UsageError
 from kasmon.model.command import When
 
@@ -12,7 +12,11 @@ from kasmon.model.command import When
 def send(
     session: Annotated[
         str | None,
-        Parameter(allow_leading_hyphen=True, help="Id, exact name, or the beginning of an id; left out with --to."),
+        Parameter(
+            completer=sessions,
+            allow_leading_hyphen=True,
+            help="Id, exact name, or the beginning of an id; left out with --to.",
+        ),
     ] = None,
     text: Text = None,
     /,
@@ -66,7 +70,7 @@ def inbox(
 
 
 def answer(
-    request: Annotated[str, Parameter(help="The request's id, from `kasmon inbox`.")],
+    request: Annotated[str, Parameter(completer=requests, help="The request's id, from `kasmon inbox`.")],
     decision: Annotated[str, Parameter(help="allow, always, deny, never, edit, choose, cancel or later.")],
     /,
     *,
@@ -131,7 +135,9 @@ def rules(
 
 
 def ctx(
-    session: Annotated[str | None, Parameter(help="Id or name; by default the session that this is run in.")] = None,
+    session: Annotated[
+        str | None, Parameter(completer=sessions, help="Id or name; by default the session that this is run in.")
+    ] = None,
     /,
     *,
     done: Annotated[

@@ -1,5 +1,7 @@
 """The completion scripts, in the shells that they are for: Tab finishes a command, and an option."""
 
+import os
+import shlex
 import shutil
 import tempfile
 from collections.abc import Iterator
@@ -7,7 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.line import Line
+from kasmon.cli import app
+from kasmon.cli.parameter import sessions
+from kasmon.commands.completing import SESSION_FIRST
+from tests.cli.line import KASMON, Line
 from tests.screens.stage import Stage
 
 SHELLS = {
@@ -17,6 +22,13 @@ SHELLS = {
     "fish": (("fish", "--no-config"), "source ./script"),
 }
 """How each is started, and what it has to be told."""
+FINISHED = (
+    ("kasmon doct", r"kasmon doctor\b"),
+    ("--rep", r"kasmon doctor +--report\b"),
+    ("; kasmon show fix", r"kasmon show fix-auth\b"),
+    ("; kasmon config ui.theme no", r"kasmon config ui.theme nord\b"),
+)
+"""What is typed before Tab, and what stands there then."""
 
 
 @pytest.fixture
@@ -27,19 +39,69 @@ def folder() -> Iterator[Path]:
 
 
 @pytest.mark.parametrize("shell", SHELLS)
-def test_tab_finishes_a_command_and_an_option(kasmon: Line, folder: Path, shell: str) -> None:
+def test_tab_finishes_a_command_an_option_a_session_and_a_theme(kasmon: Line, folder: Path, shell: str) -> None:
     argv, prepared = SHELLS[shell]
     if shutil.which(argv[0]) is None:
         pytest.skip(f"{argv[0]} is not installed")
+    kasmon.new("fix-auth")
     (folder / "script").write_text(kasmon("completion", argv[0]).out)
+    (folder / "kasmon").write_text(f'#!/bin/sh\nexec {shlex.join(KASMON)} "$@"\n')
+    (folder / "kasmon").chmod(0o700)
     environment = {**kasmon.environment, "HOME": str(folder), "PS1": "$ ", "LC_ALL": "C.UTF-8"}
+    environment["PATH"] = f"{folder}:{environment['PATH']}"
     with Stage(argv, environment, folder) as stage:
         stage.type(f"{prepared}; echo ready")
         stage.key("Enter")
         stage.until("^ready$")
-        stage.type("kasmon doct")
-        stage.key("Tab")
-        stage.until(r"kasmon doctor\b")
-        stage.type("--rep")
-        stage.key("Tab")
-        stage.until(r"kasmon doctor +--report\b")
+        for typed, finished in FINISHED:
+            stage.type(typed)
+            stage.key("Tab")
+            stage.until(finished)
+        stage.key("C-u")
+
+
+def test_what_tab_offers_is_what_the_command_takes(kasmon: Line) -> None:
+    session = kasmon.new("fix-auth", "say hello")
+    (kasmon.home / "plans").mkdir()
+    (kasmon.home / "plans" / "one.toml").write_text('[[task]]\nid = "a"\nprompt = "b"\n')
+    (kasmon.home / "README.md").write_text("# No plan\n")
+    os.mkfifo(kasmon.home / "pipe.md")
+
+    def offered(*words: str) -> list[str]:
+        done = kasmon("__complete", *words)
+        assert (0, "") == (done.code, done.err)
+        return [line.partition("\t")[0] for line in done.out.partition("\x1fbegin\n")[2].splitlines()]
+
+    assert ["fix-auth"] == offered("show", "")
+    assert ["fix-auth", session] == offered("show", session[:2])
+    assert ["fix-auth"] == offered("new", "more", "--in", "")
+    assert [] == offered("sandbox", "run", "")
+    assert {"claude", "shell", "scripted"} < set(offered("new", "more", "--agent", ""))
+    assert {"nord", "monochrome"} < set(offered("config", "ui.theme", ""))
+    assert ["true", "false"] == offered("config", "ui.bell", "")
+    assert ["plans/one.toml"] == offered("plan", "check", "")
+    assert ["plans/one.toml"] == offered("plan", "run", "plans/")
+
+
+@pytest.mark.parametrize("words", [["show", ""], ["new", "x", "--agent", ""], ["config", ""], ["nothing", ""]], ids=str)
+def test_where_nothing_can_be_read_tab_offers_nothing_and_says_nothing(kasmon: Line, words: list[str]) -> None:
+    kasmon.places.config.mkdir(exist_ok=True)
+    kasmon.places.config_file.write_text("[broken")
+    (kasmon.home / "s" / "kasmon").write_text("a file in place of the folder")
+
+    done = kasmon("__complete", *words)
+
+    assert (0, "", "\n\x1fbegin\n") == (done.code, done.err, done.out)
+
+
+def test_the_short_way_and_the_library_know_the_same_commands_by_their_first_word() -> None:
+    """They do the same; only one of them loads the library."""
+    told = {
+        name
+        for name in app
+        if not name.startswith("-") and name not in ("plan", "sandbox")
+        for first in app[name].assemble_argument_collection()[:1]
+        if first.parameter.completer is sessions
+    }
+
+    assert SESSION_FIRST == told

@@ -1,5 +1,6 @@
 """A plan's file, whatever it is written in: one text in, one plan out."""
 
+import re
 from collections.abc import Sequence
 from pathlib import PurePath
 from typing import Final
@@ -10,6 +11,8 @@ from kasmon.model.plan.draft import settled
 from kasmon.model.plan.spec import Fault, Plan, placed
 
 SUFFIXES: Final = (".md", ".markdown", ".toml")
+MARKS: Final = re.compile(r"^(## +Wave\b|\s*\[\[\s*task\s*\]\])", re.MULTILINE)
+"""What a file has that is meant as a plan; a README beside it has neither."""
 
 
 def is_plan(file: str) -> bool:

@@ -2,19 +2,16 @@
 
 import contextlib
 import os
-import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
 
 from kasmon.errors import KasmonError
-from kasmon.model.plan.read import is_plan, look_at
+from kasmon.model.plan.read import MARKS, is_plan, look_at
 from kasmon.model.plan.spec import Fault, Plan
 from kasmon.paths import expanded
 from kasmon.supervisor.plans.start import text_of
 
-MARKS: Final = re.compile(r"^(## +Wave\b|\s*\[\[\s*task\s*\]\])", re.MULTILINE)
-"""What a file has that is meant as a plan; a README beside it has neither."""
 MOST: Final = 500
 """So many files of one folder are looked at."""
 
