@@ -10,13 +10,12 @@ import msgspec
 from kasmon.commands.objects import answer, error_object, session_object
 from kasmon.commands.output import note, say, tell
 from kasmon.config import Config, load, resolve
-from kasmon.errors import SessionNotFoundError, UsageError
+from kasmon.errors import LaunchError, SessionNotFoundError, UsageError
 from kasmon.model.command import Mode
 from kasmon.model.permission import SessionId
 from kasmon.model.session import Session
 from kasmon.paths import Places, expanded, places
 from kasmon.supervisor import verb
-from kasmon.supervisor.early import early_end, ended_at_once
 from kasmon.supervisor.find import find
 from kasmon.supervisor.local_config import for_session
 from kasmon.supervisor.look import look_once
@@ -46,6 +45,8 @@ def new(wanted: Wanted, *, wants_json: bool) -> int:
     Raises:
         KasmonError: why it cannot be started; what was begun is ended again.
     """
+    from kasmon.supervisor.early import ended_at_once  # it looks at processes
+
     where = places()
     here = for_session(where, load(where), wanted.folder, wanted.agent)
     if here.notice:
@@ -87,14 +88,24 @@ def new(wanted: Wanted, *, wants_json: bool) -> int:
 
 def _failure(early: Session | None) -> dict[str, Any]:
     """What a program is told of a session that failed at once."""
-    return error_object(early_end(early)) if early is not None and early.exit_code != 0 else {}
+    return error_object(_early_end(early)) if early is not None and early.exit_code != 0 else {}
+
+
+def _early_end(session: Session) -> LaunchError:
+    """How *session*, which ended at once, is told: with its exit status and what it said."""
+    said = (session.end_why or session.last_line).removeprefix("it ended at once").lstrip(": ")
+    how = session.signal or (f"exit code {session.exit_code}" if session.exit_code is not None else "no exit code")
+    return LaunchError(
+        f"session {session.name!r} ended at once with {how}" + (f": {said}." if said else ", and said nothing."),
+        hint=f"`kasmon read {session.id}` shows its last screen, `kasmon restart {session.id}` starts it again.",
+    )
 
 
 def _told(early: Session | None) -> int:
     """Say that a session ended at once, if it did; the exit code, a failure's unless its program succeeded."""
     if early is None:
         return 0
-    end = early_end(early)
+    end = _early_end(early)
     note(str(end))
     return 0 if early.exit_code == 0 else end.exit_code
 
@@ -154,6 +165,8 @@ def stop(wanted: str, *, wants_json: bool) -> None:
 
 def restart(wanted: str, *, wants_json: bool) -> int:
     """Start an ended session again, under the same id and log."""
+    from kasmon.supervisor.early import ended_at_once  # it looks at processes
+
     where = places()
     session = find(look_once(where), wanted)
 

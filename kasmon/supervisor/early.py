@@ -7,7 +7,6 @@ from typing import Final
 import psutil
 
 from kasmon import launch
-from kasmon.errors import LaunchError
 from kasmon.host.book import advanced, begun
 from kasmon.model.command import Mode
 from kasmon.model.permission import SessionId
@@ -42,16 +41,6 @@ async def ended_at_once(places: Places, session: SessionId) -> Session | None:
         if is_up or now.mode is not Mode.TMUX or at > deadline:
             return None
         await asyncio.sleep(LOOK_S)
-
-
-def early_end(session: Session) -> LaunchError:
-    """How *session*, which ended at once, is told: with its exit status and what it said."""
-    said = (session.end_why or session.last_line).removeprefix("it ended at once").lstrip(": ")
-    how = session.signal or (f"exit code {session.exit_code}" if session.exit_code is not None else "no exit code")
-    return LaunchError(
-        f"session {session.name!r} ended at once with {how}" + (f": {said}." if said else ", and said nothing."),
-        hint=f"`kasmon read {session.id}` shows its last screen, `kasmon restart {session.id}` starts it again.",
-    )
 
 
 def _is_resting(pid: int | None) -> bool:
