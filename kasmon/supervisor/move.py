@@ -63,6 +63,13 @@ async def move(places: Places, config: Config, session: Session, to: Mode) -> La
     before = await asyncio.to_thread(launch_of, places, session.id)
     if before.machine:
         raise UnableError(f"session {session.name!r} runs on {before.machine!r}: it has its terminal, and stays in it.")
+    if before.agent not in config.agents:
+        raise UnableError(
+            f"cannot move {session.name!r} to {to.value!r}: it runs {before.agent!r}, which no profile describes, and"
+            " only a profile says how an agent is spoken with.",
+            hint=f"Give it a table [agents.{before.agent}] in the config, or start an agent that has one:"
+            f" `kasmon new NAME --agent AGENT --mode {to.value}`.",
+        )
     resolved = resolve(config, before.agent, to, sandbox=before.sandbox or "")
     if resolved.mode is not to:
         raise UnableError(f"cannot move {session.name!r} to {to.value!r}: {resolved.fallback}.")

@@ -61,6 +61,16 @@ def test_a_program_without_a_protocol_falls_back_and_says_so(kasmon: Line) -> No
     assert "has no structured protocol" in kasmon.json("show", "sh")["session"]["fallback"]
 
 
+def test_a_program_of_ones_own_is_not_moved_and_the_way_there_is_named(kasmon: Line) -> None:
+    kasmon("new", "copy", "--", "cat")
+
+    done = kasmon("move", "copy", "--to", "sdk")
+
+    assert 4 == done.code
+    assert "cannot move 'copy' to 'sdk': it runs 'cat', which no profile describes" in done.err
+    assert "[agents.cat]" in done.err
+
+
 @pytest.mark.parametrize("outer", ["", "/tmp/other,1,0"], ids=["in a terminal", "inside a tmux"])
 def test_attaching_is_the_real_terminal_until_it_is_left(kasmon: Line, outer: str) -> None:
     kasmon("new", "copy", "--", "sh", "-c", "echo ready; exec cat")
