@@ -1,6 +1,6 @@
 """One thing that `kasmon doctor` looked at: an id, a level, a sentence, and a one-line fix where there is one."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Literal
 
 import msgspec
@@ -18,3 +18,5 @@ class Check(msgspec.Struct, frozen=True, kw_only=True):
     """One line: what a person would do about it."""
     mend: Callable[[], None] | None = None
     """What `--fix` does about it; only where that is harmless."""
+    private: Mapping[str, str] = {}
+    """The names of a person's own in it, each with what stands for it in a report."""

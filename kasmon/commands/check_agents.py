@@ -106,8 +106,8 @@ def fallbacks(where: Places, environment: Mapping[str, str]) -> Iterator[Check]:
     """Who was asked to run structured and runs in tmux, and why: profiles, and sessions that live."""
     try:
         config = load(where)
-        names = [offer.name for offer in offers(config, environment) if not offer.problem]
-        profiles = {name: resolve(config, name, environment=environment).fallback for name in names}
+        startable = [offer.name for offer in offers(config, environment) if not offer.problem]
+        profiles = {name: resolve(config, name, environment=environment).fallback for name in startable}
         alive = [session for session in look_once(where).sessions if session.state in ALIVE]
     except KasmonError:
         return  # other checks say why
@@ -115,4 +115,6 @@ def fallbacks(where: Places, environment: Mapping[str, str]) -> Iterator[Check]:
     told += [f"session {session.name!r}: {session.fallback}" for session in alive if session.fallback]
     if told:
         fix = 'Set the profile\'s `execution_mode` to "tmux"; or, where its program speaks ACP, its `acp` arguments.'
-        yield Check(id="fallback", level="warn", text=f"in tmux, though sdk was asked for: {'; '.join(told)}", fix=fix)
+        text = f"in tmux, though sdk was asked for: {'; '.join(told)}"
+        names = {session.name: session.id for session in alive if session.fallback}
+        yield Check(id="fallback", level="warn", text=text, fix=fix, private=names)

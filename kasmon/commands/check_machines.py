@@ -6,6 +6,8 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Final
 
+from msgspec.structs import replace
+
 from kasmon.commands.check import Check, Level
 from kasmon.config import load
 from kasmon.errors import KasmonError, RemoteUnreachableError
@@ -27,7 +29,8 @@ def machines(where: Places, known_of_tmux: Callable[[str], tuple[Level, str]]) -
         return  # other lines say so
     if hosts:
         with concurrent.futures.ThreadPoolExecutor(AT_ONCE) as pool:
-            yield from pool.map(partial(_asked, ssh=ssh, known_of_tmux=known_of_tmux), hosts)
+            asked = pool.map(partial(_asked, ssh=ssh, known_of_tmux=known_of_tmux), hosts)
+            yield from (replace(check, private={host: "⟨machine⟩"}) for host, check in zip(hosts, asked, strict=True))
 
 
 def _asked(host: str, ssh: tuple[str, ...], known_of_tmux: Callable[[str], tuple[Level, str]]) -> Check:

@@ -25,6 +25,7 @@ from kasmon.config import load
 from kasmon.config.file import read
 from kasmon.errors import KasmonError
 from kasmon.host.alive import lock_holder
+from kasmon.model.state import SessionState
 from kasmon.paths import SOCKET_PATH_BYTES, Places, no_runtime_dir
 from kasmon.supervisor.local_config import in_folder
 from kasmon.supervisor.look import look_once, no_room
@@ -156,8 +157,15 @@ def _folder(name: str, folder: Path) -> Check:
     identity = f"folder-{name}"
     try:
         facts = folder.lstat()
-    except (FileNotFoundError, NotADirectoryError):
+    except FileNotFoundError:
         return Check(id=identity, level="ok", text=f"{str(folder)!r} is made when it is needed")
+    except NotADirectoryError:
+        return Check(
+            id=identity,
+            level="fail",
+            text=f"{str(folder)!r} cannot be made: what it would lie in is a file",
+            fix="Move that file out of the way.",
+        )
     except OSError as error:
         return Check(id=identity, level="fail", text=f"{str(folder)!r}: {error.strerror}")
     make_ours = f"chmod 700 {folder}"
@@ -228,12 +236,15 @@ def hosts(where: Places) -> Iterator[Check]:
         yield Check(id="hosts", level="fail", text=error.message)
         return
     alive = sum(session.host is not None and session.host.alive for session in sessions)
-    lost = [session.name for session in sessions if session.state in ("lost", "unsure")]
+    odd = [session for session in sessions if session.state in ("lost", "unsure")]
     text = f"{len(sessions)} sessions, {alive} with a live host"
-    if lost:
-        text += f"; lost or unsure: {', '.join(lost)}"
-    fix = "`kasmon restart SESSION` starts a lost one again." if lost else ""
-    yield Check(id="hosts", level="warn" if lost else "ok", text=text, fix=fix)
+    if odd:
+        text += f"; lost or unsure: {', '.join(session.name for session in odd)}"
+    fix = "`kasmon explain SESSION` says why nobody can tell how one is." if odd else ""
+    if any(session.state is SessionState.LOST for session in odd):
+        fix = "`kasmon restart SESSION` starts a lost one again."
+    names = {session.name: session.id for session in odd}
+    yield Check(id="hosts", level="warn" if odd else "ok", text=text, fix=fix, private=names)
     stale = list(_stale_sockets(where))
     if stale:
         text, fix = f"{len(stale)} sockets of hosts that are gone", "`kasmon doctor --fix` removes them."

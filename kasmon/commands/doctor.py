@@ -2,16 +2,19 @@
 
 import os
 import platform
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
+import msgspec
+
 from kasmon.backends.surroundings import secret_values
-from kasmon.clean import redact
+from kasmon.clean import Clean, hidden_mark, redact
 from kasmon.commands.check import Check
 from kasmon.commands.checks import checks
 from kasmon.commands.objects import answer
-from kasmon.commands.output import say, say_block, tell
+from kasmon.commands.output import note, say, say_block, tell
 from kasmon.config import load
 from kasmon.config.explain import settings
 from kasmon.errors import KasmonError
@@ -21,19 +24,18 @@ MARKS: Final = {"ok": "ok  ", "warn": "warn", "fail": "FAIL"}
 TOLD: Final = ("TERM", "COLORTERM", "NO_COLOR", "LANG", "LC_ALL", "TMUX", "SHELL", "KASMON_TMUX", "KASMON_DEV")
 """The variables that a report shows; no other is looked at."""
 LOG_LINES: Final = 40
+NAMED: Final = r"(?i)((?:token|secret|passw(?:or)?d|api[-_]?key|authorization)\w*(?:=|: |', '))([^'\"\s]+)"
+"""What is called a secret in a command line of the config: `--token=…`, `'--api-key', '…'`, `Authorization: …`."""
+ADDRESSED: Final = r"(://)([^/\s'\"@]+)(?=@)"
+"""Who an address logs in as."""
 
 
 def doctor(*, fix: bool, report: bool, wants_json: bool) -> int:
     """Look at everything; 1 where something fails, else 0. *fix* mends what is harmless to mend, and looks again."""
     where = places()
     found = list(checks(where, os.environ))
-    mended: list[str] = []
-    if fix:
-        for check in found:
-            if check.mend is not None:
-                check.mend()
-                mended.append(check.id)
-        found = list(checks(where, os.environ)) if mended else found
+    mended = mend(found) if fix else []
+    found = list(checks(where, os.environ)) if mended else found
     if wants_json:
         tell(answer(checks=[_object(check) for check in found], fixed=mended))
     elif report:
@@ -41,6 +43,22 @@ def doctor(*, fix: bool, report: bool, wants_json: bool) -> int:
     else:
         say(*(f"fixed {name}" for name in mended), *lines(found))
     return int(any(check.level == "fail" for check in found))
+
+
+def mend(found: Sequence[Check]) -> list[str]:
+    """Do what is harmless about each of *found*, and return the ids of those that were mended; others are told."""
+    mended: list[str] = []
+    for check in found:
+        if check.mend is None:
+            continue
+        try:
+            check.mend()
+        except OSError as error:
+            place = f" {str(error.filename)!r}" if error.filename else ""
+            note(f"{check.id} stays as it is: the system refused{place}: {error.strerror or error}.")
+        else:
+            mended.append(check.id)
+    return mended
 
 
 def lines(found: Sequence[Check]) -> list[str]:
@@ -62,24 +80,47 @@ def report_text(where: Places, found: Sequence[Check]) -> str:
         config = load(where)
         known = [value for profile in config.agents.values() for value in profile.env.values()]
         known += secret_values(os.environ)
-        told = [f"{key} = {value!r}" for key, value in settings(config).items() if not key.endswith(".env")]
+        told = [_without_secrets(f"{key} = {value!r}") for key, value in settings(config).items() if key[-4:] != ".env"]
     except KasmonError as error:
         known, told = [], [str(error)]
     parts = [
         f"kasmon {kasmon.__version__}, Python {platform.python_version()}, {platform.platform()}",
         "\n".join(f"{name}={os.environ[name]}" for name in TOLD if name in os.environ),
-        "\n".join(lines(found)),
+        "\n".join(lines([_public(check) for check in found])),
         "\n".join(told),
         *(f"{path.name}:\n{_last_lines(path)}" for path in (where.own_log, where.tmux_host_log)),
     ]
     text, hidden = redact("\n\n".join(part for part in parts if part), known)
     home = os.environ.get("HOME") or str(Path.home())
-    return f"{text.replace(home, '~')}\n\n{hidden} secrets are hidden."
+    text = Clean(re.sub(rf"{re.escape(home)}(?=/|\W|$)", "~", text))
+    for name in {os.environ.get("USER"), os.environ.get("LOGNAME")} - {None, "", "root"}:
+        text = Clean(_replaced(text, str(name), "⟨user⟩"))
+    return f"{text}\n\n{hidden} secrets are hidden."
+
+
+def _public(check: Check) -> Check:
+    """*check* without the names of a person's own."""
+    said = [check.id, check.text, check.fix]
+    for name, instead in check.private.items():
+        said = [_replaced(text, name, instead) for text in said]
+    return msgspec.structs.replace(check, id=said[0], text=said[1], fix=said[2])
+
+
+def _replaced(text: str, name: str, instead: str) -> str:
+    """*text* with *instead* where *name* stands as a word."""
+    return re.sub(rf"(?<!\w){re.escape(name)}(?!\w)", lambda _: instead, text)
+
+
+def _without_secrets(setting: str) -> str:
+    """*setting* without what stands behind the word for a secret, or before the @ of an address."""
+    for pattern in (NAMED, ADDRESSED):
+        setting = re.sub(pattern, lambda found: found[1] + hidden_mark(len(found[2])), setting)
+    return setting
 
 
 def _last_lines(path: Path) -> str:
     try:
-        return "\n".join(path.read_text("utf-8", "replace").splitlines()[-LOG_LINES:])
+        return "\n".join(path.read_text("utf-8", "replace").splitlines()[-LOG_LINES:]) or "(empty)"
     except OSError:
         return "(none)"
 

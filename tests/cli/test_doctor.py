@@ -1,17 +1,21 @@
 """`kasmon doctor` names what is wrong, and what to do about it; it mends only what is harmless to mend."""
 
 import os
+import signal
 import socket
 import stat
 from pathlib import Path
 
 import pytest
 
+from kasmon.commands.check import Check
 from kasmon.commands.check_agents import fallbacks, versions
 from kasmon.commands.check_system import limits, sqlite
 from kasmon.commands.checks import known_of_tmux
+from kasmon.commands.doctor import mend
 from kasmon.paths import places
 from tests.cli.line import Done, Line
+from tests.waiting import until
 
 
 def fixed(done: Done) -> list[str]:
@@ -140,15 +144,40 @@ def test_a_report_holds_no_secret_and_no_name(kasmon: Line) -> None:
     token = "ghp" + "_" + "abcdefghijklmnopqrstuvwxyz0123456789"
     kasmon.places.make()
     kasmon.places.config.mkdir(parents=True, exist_ok=True)
-    kasmon.places.config_file.write_text('[agents.claude]\nenv = { CANARY = "canary-in-config" }\n')
+    kasmon.places.config_file.write_text(
+        '[agents.claude]\nenv = { CANARY = "canary-in-config" }\nflags = ["--api-key", "canary-1", "--token=canary2"]\n'
+        '[notify]\ncommand = ["curl", "-H", "Authorization: canary-3", "https://canary-4:canary-5@example.org"]\n'
+    )
+    session = kasmon.new("canary-client", "wait")
+    os.kill(kasmon.json("show", session)["session"]["host"]["pid"], signal.SIGKILL)
+    until(lambda: "lost" == kasmon.json("show", session)["session"]["state"])
     kasmon.places.own_log.write_text(f"line with {token} and canary-in-config\n")
 
-    done = kasmon("doctor", "--report", CANARY="canary-in-environment")
+    done = kasmon("doctor", "--report", CANARY="canary-in-environment", USER="canary", LOGNAME="canary")
 
     assert "canary" not in done.out
     assert token not in done.out
     assert str(kasmon.home) not in done.out
-    assert "2 secrets are hidden" in done.out
+    assert f"lost or unsure: {session}" in done.out
+    assert "6 secrets are hidden" in done.out
+
+
+def test_what_cannot_be_mended_is_told_and_the_rest_is_mended(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    stuck = Check(id="stuck", level="warn", text="", mend=(tmp_path / "not there").rmdir)
+    stale = Check(id="stale", level="warn", text="", mend=(tmp_path / "stale").touch)
+
+    assert ["stale"] == mend([stuck, stale, Check(id="fine", level="ok", text="")])
+    assert f"kasmon: stuck stays as it is: the system refused '{tmp_path}/not there'" in capsys.readouterr().err
+
+
+def test_a_folder_that_would_lie_in_a_file_is_told(kasmon: Line) -> None:
+    (kasmon.home / "file").write_text("")
+
+    told = kasmon("doctor", "--json", XDG_CONFIG_HOME=str(kasmon.home / "file"))
+
+    assert (1, "fail") == (told.code, levels(told)["folder-config"])
 
 
 def test_a_terminal_is_described(kasmon: Line) -> None:
