@@ -86,10 +86,13 @@ class NotFoundError(KasmonError):
 class SessionNotFoundError(NotFoundError):
     """No session has this id, name or id prefix."""
 
-    def __init__(self, wanted: str) -> None:
+    def __init__(self, wanted: str, near: str = "") -> None:
+        """*near*: the name of a session that is written nearly so."""
         self.wanted = wanted
+        meant = f"Did you mean {near!r}? " if near else ""
         super().__init__(
-            f"no session is called {wanted!r}.", hint="See `kasmon ls`; a session goes by id, exact name or id prefix."
+            f"no session is called {wanted!r}.",
+            hint=f"{meant}See `kasmon ls`; a session goes by id, exact name or id prefix.",
         )
 
 
@@ -112,9 +115,10 @@ class RequestNotFoundError(NotFoundError):
 class PlanNotFoundError(NotFoundError):
     """No plan that was run goes by this id or file."""
 
-    def __init__(self, wanted: str) -> None:
+    def __init__(self, wanted: str, why: str = "") -> None:
         self.wanted = wanted
-        super().__init__(f"no plan is called {wanted!r}.", hint="`kasmon plan ls` lists those that were run.")
+        told = f": {why}." if why else "."
+        super().__init__(f"no plan is called {wanted!r}{told}", hint="`kasmon plan ls` lists those that were run.")
 
 
 class LogMissingError(NotFoundError):

@@ -488,6 +488,14 @@ def test_an_edit_keeps_comments_order_mode_and_the_link(places: Places, tmp_path
     assert "vim" == load(places).agents["mine"].program
 
 
+def test_a_config_that_cannot_be_written_is_named_with_the_setting(places: Places) -> None:
+    places.config_file.parent.mkdir(parents=True, exist_ok=True)
+    places.config_file.symlink_to(places.config_file.parent / "gone" / "config.toml")
+
+    with pytest.raises(KasmonError, match=r"'ui\.bell' stays as it is: cannot write '.*config\.toml': No such file"):
+        put(places, "ui.bell", "false")
+
+
 @pytest.mark.parametrize(
     ("key", "said", "value"),
     [

@@ -92,7 +92,7 @@ def values(key: str) -> Offered:
     from kasmon.config.file import allowed_values, field_type
 
     if key == "ui.theme":
-        return _themes(places())
+        return themes(places())
     if key == "default_agent":
         return agents("")
     return {value.strip('"'): "" for value in allowed_values(field_type(key.split(".")))}
@@ -134,7 +134,7 @@ def _is_meant(path: Path) -> bool:
         return False
 
 
-def _themes(where: Places) -> Offered:
+def themes(where: Places) -> Offered:
     """The themes that kasmon brings, and a person's own."""
     shipped = Path(kasmon.__file__).with_name("themes")
     return {path.stem: "" for folder in (shipped, where.themes) for path in sorted(folder.glob("*.toml"))}

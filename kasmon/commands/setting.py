@@ -7,7 +7,7 @@ from kasmon.commands.output import as_json, note, say, tell
 from kasmon.config import Config, load
 from kasmon.config.edit import put
 from kasmon.config.explain import Explained, explain, settings, value_at
-from kasmon.errors import UsageError
+from kasmon.errors import ConfigError, UsageError
 from kasmon.paths import Places, places
 from kasmon.supervisor.local_config import in_folder
 
@@ -24,7 +24,7 @@ def config(key: str | None, value: str | None, explained: str | None, *, wants_j
     if explained is not None and key is not None:
         raise UsageError("--explain takes the key itself.", hint=f"Say `kasmon config --explain {key}`.")
     if key is not None and value is not None:
-        put(where, key, value, check=_check_keys)
+        put(where, key, value, check=lambda config: _check(where, key, config))
     if explained is not None:
         _print_explained(explain(where, explained), _here(where, explained), wants_json=wants_json)
     elif key is not None:
@@ -41,14 +41,17 @@ def config(key: str | None, value: str | None, explained: str | None, *, wants_j
             say(f"# {where.config_file}", *(f"{name} = {_written(set_to)}" for name, set_to in found.items()))
 
 
-def _check_keys(config: Config) -> None:
+def _check(where: Places, key: str, config: Config) -> None:
     """
     Raises:
-        ConfigError: if an action or key is unknown, or one key would do two things.
+        ConfigError: if an action or key is unknown, or one key would do two things; if there is no such theme.
     """
+    from kasmon.commands.completing import themes
     from kasmon.tui.keys import chosen
 
     chosen(config.keys)
+    if key == "ui.theme" and config.ui.theme and config.ui.theme not in (known := themes(where)):
+        raise ConfigError(str(where.config_file), f"there is no theme {config.ui.theme!r}", key=key, allowed=[*known])
 
 
 def _here(where: Places, key: str) -> dict[str, Any] | None:

@@ -12,7 +12,7 @@ import msgspec
 
 from kasmon.config.file import field_type, parse, read
 from kasmon.config.schema import Config
-from kasmon.errors import ConfigError, NotFoundError, UsageError
+from kasmon.errors import ConfigError, KasmonError, NotFoundError, UsageError
 from kasmon.paths import Places, private_folder
 
 
@@ -27,6 +27,7 @@ def put(places: Places, key: str, said: str, check: Callable[[Config], object] =
         NotFoundError: if there is no such setting.
         UsageError: if *key* is a table, or does not take this value.
         ConfigError: if the file cannot be used as it is; it stays untouched.
+        KasmonError: if the system does not let it be written; it stays untouched.
     """
     path = tuple(key.split("."))
     kind = field_type(path)
@@ -43,8 +44,14 @@ def put(places: Places, key: str, said: str, check: Callable[[Config], object] =
         check(config)
     except ConfigError as error:
         raise UsageError(f"{key!r} stays as it is: {error.why}.", hint=error.hint) from error
-    private_folder(places.config)
-    _replace(file, after)
+    try:
+        private_folder(places.config)
+        _replace(file, after)
+    except OSError as error:
+        raise KasmonError(
+            f"{key!r} stays as it is: cannot write {str(file)!r}: {error.strerror or error}.",
+            hint="`kasmon doctor` looks into it.",
+        ) from error
     return config
 
 

@@ -35,7 +35,10 @@ def find(fleet: Fleet, wanted: str) -> Session:
     prefixed = [session for session in fleet.sessions if session.id.startswith(wanted)]
     candidates = named or (prefixed if len(wanted) >= PREFIX_LENGTH else [])
     if not candidates:
-        raise SessionNotFoundError(wanted)
+        from difflib import get_close_matches  # only for who mistyped
+
+        near = get_close_matches(wanted, [session.name for session in fleet.sessions], n=1)
+        raise SessionNotFoundError(wanted, *near)
     if len(candidates) > 1:
         raise AmbiguousSessionError(wanted, sorted(session.id for session in candidates))
     return candidates[0]

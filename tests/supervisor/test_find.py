@@ -37,6 +37,11 @@ def test_a_part_of_a_name_or_a_short_prefix_means_nobody(wanted: str) -> None:
         find(FLEET, wanted)
 
 
+def test_a_name_that_is_written_nearly_so_is_named() -> None:
+    with pytest.raises(SessionNotFoundError, match="Did you mean 'fix-auth'"):
+        find(FLEET, "fix-aut")
+
+
 def test_an_ambiguous_prefix_names_its_candidates() -> None:
     with pytest.raises(AmbiguousSessionError) as refused:
         find(fleet(abcdefgh="one", abcxyz22="two", qqqqqqqq="three"), "abc")

@@ -117,8 +117,10 @@ def text_of(file: Path) -> str:
         if seen.st_size > 8 << 20:
             raise RefusedError(f"{str(file)!r} is larger than 8 MiB: that is no plan.")
         return file.read_text("utf-8-sig")
-    except (FileNotFoundError, IsADirectoryError, NotADirectoryError) as error:
-        raise PlanNotFoundError(str(file)) from error
+    except IsADirectoryError as error:
+        raise PlanNotFoundError(str(file), "it is a folder, and a plan is a file") from error
+    except (FileNotFoundError, NotADirectoryError) as error:
+        raise PlanNotFoundError(str(file), "there is no such file") from error
     except UnicodeDecodeError as error:
         raise RefusedError(f"{str(file)!r} is not UTF-8.") from error
     except OSError as error:
