@@ -31,7 +31,10 @@ def claimed(places: Places) -> Iterator[SessionId]:
             shutil.rmtree(places.folder(session), ignore_errors=True)
             raise
     except OSError as error:
-        raise UnavailableError(f"cannot write into {str(places.state)!r}: {error.strerror or error}.") from error
+        why = "a file is in the way" if isinstance(error, FileExistsError) else error.strerror or error
+        raise UnavailableError(
+            f"cannot write into {str(places.state)!r}: {why}.", hint="`kasmon doctor` looks into it."
+        ) from error
 
 
 def claim(places: Places) -> SessionId:

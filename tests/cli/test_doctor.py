@@ -172,6 +172,16 @@ def test_what_cannot_be_mended_is_told_and_the_rest_is_mended(
     assert f"kasmon: stuck stays as it is: the system refused '{tmp_path}/not there'" in capsys.readouterr().err
 
 
+def test_where_nothing_can_be_written_the_way_to_the_doctor_is_told(kasmon: Line) -> None:
+    (kasmon.home / "s" / "kasmon").write_text("")
+
+    done = kasmon("new", "x", "--agent", "scripted")
+
+    assert 69 == done.code
+    assert f"cannot write into '{kasmon.home}/s/kasmon': a file is in the way. `kasmon doctor`" in done.err
+    assert "fail" == levels(kasmon("doctor", "--json"))["folder-state"]
+
+
 def test_a_folder_that_would_lie_in_a_file_is_told(kasmon: Line) -> None:
     (kasmon.home / "file").write_text("")
 

@@ -33,7 +33,10 @@ def agree(places: Places, plan: Plan, text: str, file: Path, folder: Path, *, he
         write_private(book.folder / "agreed" / own, text.encode())
         write_private(book.notes, b"")
     except OSError as error:
-        raise UnavailableError(f"cannot write into {str(places.plans)!r}: {error.strerror or error}.") from error
+        raise UnavailableError(
+            f"cannot write into {str(places.plans)!r}: {error.strerror or error}.",
+            hint="`kasmon doctor` looks into it.",
+        ) from error
     book.add(
         PlanBegan(
             at=time.time(),
