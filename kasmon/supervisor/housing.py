@@ -172,6 +172,7 @@ def swept(places: Places) -> tuple[str, ...]:
 def _folder(name: str) -> str:
     folder = expanded(name).absolute()
     if not folder.is_dir():
-        why = "is no folder" if folder.exists() else "does not exist"
-        raise UsageError(f"the folder {str(folder)!r} {why}.", hint="Make it first, or give another.")
+        if folder.exists():
+            raise UsageError(f"{str(folder)!r} is no folder.", hint="Give a folder.")
+        raise UsageError(f"the folder {str(folder)!r} does not exist.", hint="Make it first, or give another.")
     return str(folder)

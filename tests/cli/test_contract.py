@@ -272,6 +272,7 @@ BAD = {
     "no such mode": (["new", "x", "--mode", "SDK"], 2, "usage", "'SDK'"),
     "structured program": (["new", "x", "--mode", "sdk", "--", "true"], 2, "usage", "after --"),
     "no such folder": (["new", "x", "--agent", "scripted", "--dir", "/no/such"], 2, "usage", "/no/such"),
+    "a file to work in": (["new", "x", "--agent", "scripted", "--dir", "/etc/hosts"], 2, "usage", "no folder. Give a"),
     "no machine": (["new", "x", "--agent", "claude@-x"], 2, "usage", "'-x'"),
     "structured elsewhere": (["new", "x", "--agent", "claude@big", "--mode", "sdk"], 4, "unable", "--mode"),
     "sandboxed": (["new", "x", "--agent", "shell", "--sandbox", "gvisor"], 69, "no-sandbox", "can be made here"),
