@@ -136,14 +136,14 @@ class DiffScreen(Overlay):
         lines = []
         for number in range(first, min(first + room, len(self.files))):
             file, is_here = self.files[number], number == self.at
-            mark: Span = (("› " if self.look.utf8 else "> ") if is_here else "  ", "accent.bold")
+            mark: Span = (f"{self.look.mark('cursor') if is_here else ' '} ", "accent")
             signs = _signs(file.added, file.removed)
             name = self.look.cut_left(
                 clean_line(file.name), width - 3 - sum(len(text) for text, _ in signs) - len(file.kind) - 1
             )
             kind: tuple[Span, ...] = ((f" {file.kind}", "faint"),) if file.kind else ()
             left = (mark, (name, "text.bold" if is_here else "text"), *kind)
-            lines.append(DrawnLine(left, (*signs, (" ", "text")), f"{PICK}{number}"))
+            lines.append(DrawnLine(left, (*signs, (" ", "text")), f"{PICK}{number}", chosen=is_here))
         return lines
 
     def _keys(self) -> DrawnLine:

@@ -27,6 +27,8 @@ class DrawnLine(msgspec.Struct, frozen=True):
     action: str = ""
     spots: tuple[tuple[int, int, str], ...] = ()
     """Where a click means something else: first cell, cells, action."""
+    chosen: bool = False
+    """Whether the cursor is on it: its ground is then that of the list's cursor."""
 
     def action_at(self, x: int) -> str:
         """What a click on cell *x* means; empty for nothing."""
@@ -101,7 +103,7 @@ class Lines(Widget):
         if y >= len(self.drawn):
             return Strip.blank(width, self.look.style("text", self.ground))
         line = self.drawn[y]
-        return self.look.between(line.left, line.right, width, self.ground)
+        return self.look.between(line.left, line.right, width, "selected" if line.chosen else self.ground)
 
     def on_click(self, event: events.Click) -> None:
         if event.y < len(self.drawn) and (action := self.drawn[event.y].action_at(event.x)):

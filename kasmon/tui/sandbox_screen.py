@@ -23,7 +23,7 @@ from kasmon.tui.overlay import Overlay
 from kasmon.tui.reader import Reader, Sentences
 from kasmon.tui.sandbox_words import Entry, about, entries, head, point_of, row, turn_of
 
-ROOMY: Final = 120
+ROOMY: Final = 140
 """From this width on what is told of an entry stands beside the list, else below it."""
 PICK: Final = "box_pick"
 SELDOM: Final = ("box_replay", "box_diff", "box_keep", "box_restore", "box_freeze")
@@ -46,7 +46,7 @@ class SandboxScreen(Overlay):
     SandboxScreen #box-middle { layout: vertical; height: 1fr; width: 1fr; }
     SandboxScreen.-beside #box-middle { layout: horizontal; }
     SandboxScreen #box-list { height: 1fr; width: 1fr; }
-    SandboxScreen #box-about { height: 9; max-height: 100%; width: 1fr; border-top: solid $k-line; }
+    SandboxScreen #box-about { height: 45%; min-height: 9; max-height: 100%; width: 1fr; border-top: solid $k-line; }
     SandboxScreen.-beside #box-about { height: 1fr; width: 44%; border-top: none; border-left: solid $k-line; }
     """
 
@@ -200,7 +200,7 @@ class SandboxScreen(Overlay):
         lines = []
         for number in range(first, min(first + room, len(self.entries))):
             line = row(self.entries[number], self.look, width, self.clock.now(), is_here=number == self.at)
-            lines.append(DrawnLine(line.left, line.right, f"{PICK}{number}"))
+            lines.append(msgspec.structs.replace(line, action=f"{PICK}{number}"))
         if self.past is not None and not self.entries:
             nothing = NOTHING if self.session.backend == "interpreter" else AGENTS
             lines = [DrawnLine(), *(DrawnLine(((f"  {text}", _role(token)),)) for text, token in nothing)]

@@ -126,7 +126,7 @@ def _of_memory(session: Session, past: SandboxPast, now: float) -> list[DrawnLin
 
 def row(entry: Entry, look: Look, width: int, now: float, *, is_here: bool) -> DrawnLine:
     """One entry as a line; of what is kept also its age."""
-    mark: Span = (("› " if look.utf8 else "> ") if is_here else "  ", "accent.bold")
+    mark: Span = (f"{look.mark('cursor') if is_here else ' '} ", "accent")
     when: Span = (f"{clock(entry.at, None)}  ", "faint")
     loud, word = "text.bold" if is_here else "text", ""
     match entry:
@@ -146,14 +146,15 @@ def row(entry: Entry, look: Look, width: int, now: float, *, is_here: bool) -> D
         case Judged():
             word, role = "memory", "warn" if entry.refused not in ("", USED) else "info"
             text, loud = _memory_words(entry), "text.bold" if is_here else "soft"
-            size = f"  {_old(entry.at, now)}  {amount(entry.snapshot.size_bytes)}"
+            old = f"  {_old(entry.at, now)}" if width >= AGED else ""
+            size = f"{old}  {amount(entry.snapshot.size_bytes)}"
             right = [(size, "faint"), (f"  {f'turn {entry.snapshot.turn}':{SHORT}}", "faint")]
         case Refused():
             word, role = "refused", "bad"
             text, right = f"{clean_line(entry.host) or 'an address'}:{entry.port}", [("", "faint")]
     first: list[Span] = [mark, when, (look.fit(word, KIND), role)]
     room = width - width_of(first) - width_of(right) - 2
-    return DrawnLine((*first, (look.cut(text, max(room, 0)), loud)), (*right, (" ", "text")))
+    return DrawnLine((*first, (look.cut(text, max(room, 0)), loud)), (*right, (" ", "text")), chosen=is_here)
 
 
 def about(entry: Entry, past: SandboxPast, width: int) -> Sequence[Line]:

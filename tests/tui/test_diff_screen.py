@@ -34,7 +34,8 @@ async def test_it_lists_the_files_and_shows_the_first() -> None:
         text = text_of(pilot.app)
 
         assert "api  5 files  +3  -3" in text
-        assert "› src/x.py" in text
+        assert "▌ src/x.py" in text
+        assert [line.chosen for line in cast(DiffScreen, pilot.app.screen).list.drawn] == [True, *[False] * 4]
         assert "-old line" in text
         assert "1 of 5" in text
 
@@ -43,7 +44,7 @@ async def test_the_next_file_is_a_key_away_and_the_last_is_the_last() -> None:
     async with shown() as pilot:
         await pilot.press("]", "]", "]", "]", "]", "]")
         await pilot.pause()
-        assert "› empty new" in text_of(pilot.app)
+        assert "▌ empty new" in text_of(pilot.app)
         await pilot.press("[", "[", "[")
         await pilot.pause()
 

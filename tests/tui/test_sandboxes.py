@@ -244,7 +244,7 @@ async def test_what_comes_while_the_history_is_open_is_shown_and_the_choice_stay
         await auntil(lambda: "paused, its memory held" in text_of(pilot.app))
         await pilot.pause()
 
-        assert "› 14:10:18  python" in text_of(pilot.app)
+        assert "▌ 14:10:18  python" in text_of(pilot.app)
         assert "u resume" in footer(pilot)
         assert more.id in text_of(pilot.app)
 
