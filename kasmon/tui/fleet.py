@@ -29,7 +29,7 @@ from kasmon.tui.messages import SessionOpened, SessionSelected, SortWanted
 from kasmon.tui.nothing import fitted, nothing_lines
 from kasmon.tui.order import Arranger, Change, Heading, Item, Row, View, difference
 from kasmon.tui.paint import Brush, runs
-from kasmon.tui.row import Column, Line, column_at, columns, header, heading, moments, row
+from kasmon.tui.row import Column, Line, column_at, columns, empty_columns, header, heading, moments, row
 
 QUIET_S: Final = 1.0
 """The order holds still for so long after a key."""
@@ -327,8 +327,8 @@ class SessionTable(ScrollView, can_focus=True):
         interpreters = (len(session.agent) for session in sessions if session.mode is Mode.INTERPRETER)
         longest_agent, longest_mode = max(interpreters, default=0), max(map(badge_cells, sessions), default=0)
         before = self.columns
-        has_waves = any(session.wave is not None for session in sessions)
-        self.columns = columns(self.size.width, self._names_width, longest_agent, longest_mode, has_waves=has_waves)
+        without = empty_columns(sessions)
+        self.columns = columns(self.size.width, self._names_width, longest_agent, longest_mode, without=without)
         if self.columns != before and self.header is not None:
             self.header.refresh()
 

@@ -1,6 +1,6 @@
 """One line of the list: which columns fit a width, and what stands in them. Pure."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Final
 
 import msgspec
@@ -65,11 +65,24 @@ NUMBERS: Final = (
 )
 
 
+OPTIONAL: Final[tuple[tuple[str, Callable[[Session], bool]], ...]] = (
+    ("wave", lambda session: session.wave is not None),
+    ("tokens", lambda session: bool(session.tokens and session.tokens.used)),
+    ("cost", lambda session: session.cost_usd is not None),
+)
+"""Columns that are left out while nobody has anything for them, and who has."""
+
+
 def columns(
-    width: int, names: int = 20, agents: int = AGENT.width, modes: int = MODE.width, *, has_waves: bool = True
+    width: int,
+    names: int = 20,
+    agents: int = AGENT.width,
+    modes: int = MODE.width,
+    *,
+    without: frozenset[str] = frozenset(),
 ) -> tuple[Column, ...]:
     """The columns of a list *width* cells wide; the last line takes what *names*, *agents* and
-    *modes*, the cells of the longest of each, leave, and what nobody has a wave for.
+    *modes*, the cells of the longest of each, leave, and the columns *without* anything in them.
 
     What a session does says more than what it is: mode and agent make room for the last line.
     """
@@ -77,19 +90,24 @@ def columns(
     state = Column("state", "state", 12 if width >= 50 else 11, sort=Sort.ATTENTION)
     name = Column("name", "name", max(8, min(names, widest)), sort=Sort.NAME)
     since = Column("since", "since", 5, right=True, sort=Sort.SINCE)
-    about = [column for least, column in ABOUT if width >= least and (has_waves or column is not WAVE)]
+    about = [column for least, column in ABOUT if width >= least and column.key not in without]
     if agents > AGENT.width and width >= LONG_AGENTS:
         agent = Column(AGENT.key, AGENT.title, min(agents, LONGEST_AGENT), sort=AGENT.sort)
         about = [agent if column is AGENT else column for column in about]
     if modes > MODE.width and width >= LONG_MODES:
         mode = Column(MODE.key, MODE.title, modes)
         about = [mode if column is MODE else column for column in about]
-    numbers = [column for least, column in NUMBERS if width >= least]
+    numbers = [column for least, column in NUMBERS if width >= least and column.key not in without]
     while (line := _left(width, state, name, *about, since, *numbers)) < LINE_LEAST and about:
         about.remove(next(column for given in GIVEN_UP for column in about if column.key == given.key))
     if line < LINE_LEAST:
         return (state, name, since)
     return (state, name, *about, since, Column("line", "last line", line), *numbers)
+
+
+def empty_columns(sessions: Collection[Session]) -> frozenset[str]:
+    """Which columns would have nothing in them."""
+    return frozenset(key for key, fills in OPTIONAL if not any(map(fills, sessions)))
 
 
 def _left(width: int, *taken: Column) -> int:

@@ -14,7 +14,7 @@ from kasmon.model.session import Session
 from kasmon.model.state import SessionState
 from kasmon.tui.look import MARKS, Look, age, count, ending, evidence, money, news, state_name
 from kasmon.tui.order import Row, Sort
-from kasmon.tui.row import Line, columns, header, moments, row
+from kasmon.tui.row import GAP, Line, columns, empty_columns, header, moments, row
 from kasmon.tui.theme import DEFAULT, shipped
 from tests.fleets import NOW, asking, command, crew, ended, idle, question, session, spent, working
 
@@ -91,11 +91,20 @@ def test_where_there_is_little_room_what_a_session_does_comes_before_what_it_is(
     assert titles == " ".join(column.title for column in columns(width, names))
 
 
-def test_where_nobody_is_in_a_wave_the_last_line_gets_the_room_of_its_column() -> None:
-    with_waves, without = columns(120, 14), columns(120, 14, has_waves=False)
+@pytest.mark.parametrize(("key", "cells"), [("wave", 7), ("tokens", 6), ("cost", 7)])
+def test_the_last_line_gets_the_room_of_a_column_that_nobody_has_anything_for(key: str, cells: int) -> None:
+    every, some = columns(120, 14), columns(120, 14, without=frozenset({key}))
 
-    assert {"wave"} == {column.key for column in with_waves} - {column.key for column in without}
-    assert 9 == next(c.width for c in without if c.key == "line") - next(c.width for c in with_waves if c.key == "line")
+    assert {key} == {column.key for column in every} - {column.key for column in some}
+    assert cells + GAP == next(c.width for c in some if c.key == "line") - next(
+        c.width for c in every if c.key == "line"
+    )
+
+
+def test_a_column_is_there_as_soon_as_one_session_has_something_for_it() -> None:
+    assert {"wave", "tokens", "cost"} == empty_columns([working("docs"), idle("api")])
+    assert {"wave"} == empty_columns([working("docs"), spent(idle("api"), 48_200, 0.31)])
+    assert not empty_columns(crew().sessions)
 
 
 def test_a_row_shows_tokens_and_cost() -> None:
