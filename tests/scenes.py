@@ -10,6 +10,7 @@ from typing import Any, TypeAlias, cast
 import msgspec
 from textual.pilot import Pilot
 
+from kasmon.config.profile import Offer
 from kasmon.model.command import Mode, Receipt, ReceiptId, ReceiptState
 from kasmon.model.fleet import Fleet
 from kasmon.model.permission import SessionId
@@ -166,9 +167,14 @@ class Scene:
     fleet: Fleet | None = None
     settings: Settings = field(default_factory=Settings)
     boards: tuple[Board, ...] = ()
+    offered: tuple[Offer, ...] | None = None
+    """The agents that can be started here; None is what is so in every other picture."""
 
     def app(self) -> Kasmon:
-        return planned(*self.boards, shown=self.fleet, settings=self.settings)
+        app = planned(*self.boards, shown=self.fleet, settings=self.settings)
+        if self.offered is not None:
+            cast(StillWorld, app.world).offered = self.offered
+        return app
 
 
 def alone(*requests: Any) -> Fleet:
@@ -296,6 +302,11 @@ def jailed(*pressed: str) -> Act:
 
 
 SLEEPS = fleet(next(each for each in sandboxed.machines().sessions if each.name == "numbers"))
+NO_AGENT = (
+    *(Offer(name=name, modes=(), problem="not on PATH") for name in ("claude", "codex", "gemini", "opencode")),
+    Offer(name="shell", modes=(Mode.TMUX,)),
+    Offer(name="scripted", modes=(Mode.SDK, Mode.TMUX)),
+)
 NUMBERS = fleet(sandboxed.interpreters("numbers"), working("docs"))
 SCENES: dict[str, Scene] = {
     "list-80x24": Scene((80, 24), keys("j")),
@@ -383,6 +394,7 @@ SCENES: dict[str, Scene] = {
     "too-small": Scene((39, 9)),
     "narrow-40x10": Scene((40, 10)),
     "empty": Scene(fleet=fleet()),
+    "empty-no-agent-80x24": Scene((80, 24), fleet=fleet(), offered=NO_AGENT),
     "ascii": Scene(act=keys(*TO_FIX_AUTH), settings=Settings(ascii="yes")),
     **{
         f"theme-{name}": Scene(act=keys(*TO_FIX_AUTH), settings=Settings(theme=name))

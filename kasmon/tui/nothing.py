@@ -57,11 +57,21 @@ def _found(offers: Sequence[Offer] | None, there: Sequence[str], missing: Sequen
     if offers is None:
         return ()
     if not there:
-        return ((("No coding agent was found; any program can run here.", "warn"),), ())
+        return (*_without_agents(missing), ())
     found: Sequence[Span] = (("found here   ", "soft"), (", ".join(there), "text"))
     if not missing:
         return (found, ())
     return (found, (("not found    ", "soft"), (", ".join(missing), "soft")), ())
+
+
+def _without_agents(missing: Sequence[str]) -> Sequence[Sequence[Span]]:
+    """That none was found, what was looked for, and what to do about it."""
+    none: Sequence[Span] = (("No coding agent was found; any program can run here.", "warn"),)
+    if not missing:
+        return (none,)
+    looked: Sequence[Span] = (("not found    ", "soft"), (", ".join(missing), "text"))
+    wayout: Sequence[Span] = (("Install one, or set ", "soft"), (f"[agents.{missing[0]}] program", "says-code"))
+    return (none, looked, (*wayout, (" in the config.", "soft")))
 
 
 def _from_a_shell(agent: str) -> Sequence[Sequence[Span]]:

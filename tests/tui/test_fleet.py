@@ -525,6 +525,22 @@ async def test_without_any_agent_it_says_that_any_program_can_run() -> None:
         assert "No coding agent was found; any program can run here." in text_of(pilot.app)
 
 
+async def test_without_any_agent_it_says_what_was_looked_for_and_what_to_do() -> None:
+    world = StillWorld(fleet())
+    world.offered = (
+        Offer(name="claude", modes=()),
+        Offer(name="codex", modes=()),
+        Offer(name="shell", modes=(Mode.TMUX,)),
+    )
+    async with Kasmon(world=world, clock=StillClock()).run_test() as pilot:
+        await settled(pilot)
+        shown = text_of(pilot.app)
+
+        assert "not found    claude, codex" in shown
+        assert "Install one, or set [agents.claude] program in the config." in shown
+        assert "kasmon new fix-auth --agent shell" in shown
+
+
 async def test_a_name_of_wide_letters_is_not_cut_while_there_is_room() -> None:
     name = "日本語のセッション"
     async with kasmon(fleet(idle(name))).run_test(size=(80, 24)) as pilot:
