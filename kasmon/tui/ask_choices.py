@@ -12,10 +12,14 @@ from kasmon.tui.ask_pick import row_count
 from kasmon.tui.ask_text import note_of
 from kasmon.tui.ask_words import BLANK, CardState, Doing
 from kasmon.tui.keys import Keys
-from kasmon.tui.lines import DrawnLine, pressing, side_by_side
+from kasmon.tui.lines import DrawnLine, begun, pressing, side_by_side
 from kasmon.tui.look import Look, Span, width_of
 
 TOO_LONG: Final = "its rule is too long for this window"
+KEYS: Final = 3
+"""The cells of the keys that begin a row, so that what they do stands below each other; longer ones are shown whole."""
+ROOMY: Final = 60
+"""From this width on there is room for that."""
 
 
 def choice_lines(state: CardState, look: Look, keys: Keys, width: int, brief: bool = False) -> list[DrawnLine]:
@@ -28,20 +32,26 @@ def choice_lines(state: CardState, look: Look, keys: Keys, width: int, brief: bo
             says = f"deny, and deny from now on in {state.reach}: {state.sheet.rule()}"
             many = f"deny these {len(state.together) - len(state.left_out)}" if state.together else "deny"
             label = says if state.saying is Decision.NEVER else many
-            return [*_long_offer(look, _enter(look), label, True, width, pressing("enter")), _way_back(look, "go back")]
+            return [
+                *_long_offer(look, _enter(look), label, True, width, pressing("enter")),
+                _way_back(look, width, "go back"),
+            ]
         case Doing.WORDING:
-            ways = [_offer(look, _enter(look), "mark it", True, pressing("enter")), _way_back(look, "go back")]
+            ways = [
+                _first(look, width, _enter(look), "mark it", True, pressing("enter")),
+                _way_back(look, width, "go back"),
+            ]
             return [*_options(state, look, keys, width, brief), BLANK, *ways]
         case Doing.EDITING:
-            return [_way_back(look, "look at it, then allow or drop it")]
+            return [_way_back(look, width, "look at it, then allow or drop it")]
         case Doing.SPELLING:
-            return [msgspec.structs.replace(_way_back(look, "go back; nothing is answered"), right=gauge)]
+            return [msgspec.structs.replace(_way_back(look, width, "go back; nothing is answered"), right=gauge)]
         case Doing.OVER:
             more = "the next request" if state.waiting else "back to the list"
-            line = _offer(look, keys.shown("request_on", look.utf8), more, state.armed, "request_on")
-            return [line, DrawnLine(_offer(look, keys.shown("close"), "close", True).left, gauge, "close")]
+            line = _first(look, width, keys.shown("request_on", look.utf8), more, state.armed, "request_on")
+            return [line, DrawnLine(_first(look, width, keys.shown("close"), "close", True).left, gauge, "close")]
         case Doing.TOGETHER:
-            back = _offer(look, keys.shown("close", look.utf8), "back to the one", True, "close")
+            back = _first(look, width, keys.shown("close", look.utf8), "back to the one", True, "close")
             return [*_together(state, look, keys, width), msgspec.structs.replace(back, right=gauge)]
     lines = [*_options(state, look, keys, width, brief), *_decisions(state, look, keys, width, brief)]
     last = [_offer(look, keys.shown("close", look.utf8), "not now", True, "close")]
@@ -51,7 +61,7 @@ def choice_lines(state: CardState, look: Look, keys: Keys, width: int, brief: bo
         arrows = f"{keys.shown('request_back', look.utf8)} {keys.shown('request_on', look.utf8)}"
         last.append(_offer(look, arrows, "other requests", state.armed, "request_on"))
         last.append(_offer(look, keys.shown("all_requests", look.utf8), "all of them", state.armed, "all_requests"))
-    *others, end = side_by_side(last, width - width_of(gauge) - 1)
+    *others, end = side_by_side(last, width - width_of(gauge) - 1, first=_first_cells(width))
     return [*lines, *others, msgspec.structs.replace(end, right=gauge)]
 
 
@@ -61,14 +71,14 @@ def _decisions(state: CardState, look: Look, keys: Keys, width: int, brief: bool
         why = "kasmon cannot answer this one: the agent asks in its own terminal."
         return [
             *(DrawnLine(((f" {row}", "soft"),)) for row in _wrapped(why, width - 1)),
-            _offer(look, _enter(look), "go there", state.armed, "enter"),
+            _first(look, width, _enter(look), "go there", state.armed, "enter"),
         ]
     approve = state.armed and state.read
     words = {AskKind.PLAN: "Approve the plan", AskKind.AUTH: "I have signed in"}
     lines: list[DrawnLine] = []
     if Decision.ALLOW in request.choices or state.edited:
         once = "Allow it as edited" if state.edited else words.get(request.kind, "Allow once")
-        lines.append(_offer(look, keys.shown("allow_once"), once, approve, "allow_once"))
+        lines.append(_first(look, width, keys.shown("allow_once"), once, approve, "allow_once"))
     lines += _standing(state, look, keys, width, brief)
     row: list[DrawnLine] = []
     denies = "Deny, with a reason" if state.is_heard else "Deny"
@@ -82,7 +92,7 @@ def _decisions(state: CardState, look: Look, keys: Keys, width: int, brief: bool
         row.append(_offer(look, _enter(look), "Answer it there", state.armed, "enter"))
     later = "Later" if not request.later else "Stays set aside"
     row.append(_offer(look, keys.shown("later"), later, state.armed, "later"))
-    return [*lines, *side_by_side(row, width)]
+    return [*lines, *side_by_side(row, width, first=_first_cells(width))]
 
 
 def _standing(state: CardState, look: Look, keys: Keys, width: int, brief: bool) -> list[DrawnLine]:
@@ -94,11 +104,11 @@ def _standing(state: CardState, look: Look, keys: Keys, width: int, brief: bool)
         if decision not in choices:
             continue
         if brief:
-            return [_offer(look, keys.shown(action), f"{word}: {TOO_LONG}", False, action)]
+            return [_first(look, width, keys.shown(action), f"{word}: {TOO_LONG}", False, action)]
         live = state.armed and (state.read or decision is Decision.NEVER)
         told = _long_offer(look, keys.shown(action), f"{word}: {rule}", live, width, action)
         if lines and len(told) > 1:
-            told = [_offer(look, keys.shown(action), f"{word}, by the same rule", live, action)]
+            told = [_first(look, width, keys.shown(action), f"{word}, by the same rule", live, action)]
         lines += told
     return [*lines, *_reach_lines(state, look, keys.shown("reach"), width)] if lines and state.reaches else lines
 
@@ -113,7 +123,7 @@ def _reach_lines(state: CardState, look: Look, key: str, width: int) -> list[Dra
         every.append(
             DrawnLine(((f"{box} {reach.words}", role if state.armed else "faint"),), action=f"reach-{reach.scope}")
         )
-    [row, *others] = side_by_side(every, width, gap=2)
+    [row, *others] = side_by_side(every, width, gap=2, first=_first_cells(width))
     if not others:
         return [row]
     return _long_offer(look, key, f"in {state.reach}", state.armed, width, "reach")
@@ -127,15 +137,15 @@ def _together(state: CardState, look: Look, keys: Keys, width: int) -> list[Draw
         _offer(look, keys.shown("allow_once"), f"Allow these {many}, this once", approve, "allow_once"),
         _offer(look, keys.shown("deny"), f"Deny these {many}, with a reason", state.armed, "deny"),
     ]
-    return side_by_side(row, width)
+    return side_by_side(row, width, first=_first_cells(width))
 
 
 def _long_offer(look: Look, key: str, label: str, live: bool, width: int, action: str = "") -> list[DrawnLine]:
     """What a key does, on as many rows as that needs."""
-    first, *others = _wrapped(label, width - cell_len(key) - 3)
-    blank = " " * (cell_len(key) + 3)
-    further = (DrawnLine(((f"{blank}{row}", "text" if live else "faint"),), action=action) for row in others)
-    return [_offer(look, key, first, live, action), *further]
+    used = max(_first_cells(width), cell_len(key) + 2) + 1
+    first, *others = _wrapped(label, width - used)
+    further = (DrawnLine(((f"{' ' * used}{row}", "text" if live else "faint"),), action=action) for row in others)
+    return [_first(look, width, key, first, live, action), *further]
 
 
 def _wrapped(text: str, width: int) -> list[str]:
@@ -171,7 +181,10 @@ def _options(state: CardState, look: Look, keys: Keys, width: int, brief: bool) 
     if lines and state.doing is Doing.READING:
         what = "send what is marked" if request.many else "send the marked one"
         key = "⏎" if look.utf8 else "enter"
-        lines += [BLANK, _offer(look, key, what, state.armed and state.read and bool(state.picks.picked), "enter")]
+        lines += [
+            BLANK,
+            _first(look, width, key, what, state.armed and state.read and bool(state.picks.picked), "enter"),
+        ]
     return lines
 
 
@@ -186,8 +199,18 @@ def _offer(look: Look, key: str, label: str, live: bool, action: str = "") -> Dr
     return DrawnLine(((f" {key} ", roles[0]), (f" {label}", roles[1])), action=action)
 
 
-def _way_back(look: Look, label: str) -> DrawnLine:
-    return _offer(look, "esc", label, True, pressing("esc"))
+def _first(look: Look, width: int, key: str, label: str, live: bool, action: str = "") -> DrawnLine:
+    """The same, where nothing stands before or beside it."""
+    return begun(_offer(look, key, label, live, action), _first_cells(width))
+
+
+def _first_cells(width: int) -> int:
+    """The cells that the key which begins a row takes at least."""
+    return KEYS + 2 if width >= ROOMY else 0
+
+
+def _way_back(look: Look, width: int, label: str) -> DrawnLine:
+    return _first(look, width, "esc", label, True, pressing("esc"))
 
 
 def _enter(look: Look) -> str:

@@ -35,8 +35,20 @@ class DrawnLine(msgspec.Struct, frozen=True):
         return next((action for first, size, action in self.spots if first <= x < first + size), self.action)
 
 
-def side_by_side(lines: Sequence[DrawnLine], width: int, gap: int = 4) -> list[DrawnLine]:
-    """These lines beside each other, as many as *width* takes in each row; a click on one means what it meant."""
+def begun(line: DrawnLine, cells: int) -> DrawnLine:
+    """*line*, whose first span takes at least so many cells."""
+    if not line.left:
+        return line
+    (text, role), *others = line.left
+    padded = text + " " * (cells - width_of(line.left[:1]))
+    return msgspec.structs.replace(line, left=((padded, role), *others))
+
+
+def side_by_side(lines: Sequence[DrawnLine], width: int, gap: int = 4, first: int = 0) -> list[DrawnLine]:
+    """These lines beside each other, as many as *width* takes in each row; a click on one means what it meant.
+
+    What begins a row has a first span of at least *first* cells.
+    """
     rows: list[DrawnLine] = []
     left: list[Span] = []
     spots: list[tuple[int, int, str]] = []
@@ -45,6 +57,9 @@ def side_by_side(lines: Sequence[DrawnLine], width: int, gap: int = 4) -> list[D
         if left and width_of(left) + gap + size > width:
             rows.append(DrawnLine(tuple(left), spots=tuple(spots)))
             left, spots = [], []
+        if not left:
+            line = begun(line, first)
+            size = width_of(line.left)
         left += [(" " * gap, "text")] if left else []
         spots.append((width_of(left), size, line.action))
         left += line.left

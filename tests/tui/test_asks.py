@@ -181,7 +181,7 @@ async def test_a_reason_is_told_by_a_click_too() -> None:
         await pilot.press("d", *"no")
         await pilot.pause()
         rows = text_of(pilot.app).splitlines()
-        x, y = next((row.index("⏎  deny"), y) for y, row in enumerate(rows) if "⏎  deny" in row)
+        x, y = next((row.index("⏎    deny"), y) for y, row in enumerate(rows) if "⏎    deny" in row)
         await pilot.click(offset=(x, y))
         await auntil(lambda: answers(pilot))
 
@@ -749,3 +749,14 @@ async def test_answers_too_long_to_stand_below_are_in_the_text_to_read() -> None
         assert "ends in joy" in read
         assert "ends in tears" in read
         assert "send the marked one" in text_of(pilot.app)
+
+
+@pytest.mark.parametrize("columns", [80, 120])
+async def test_what_the_keys_of_a_card_do_stands_below_each_other(columns: int) -> None:
+    async with kasmon(asks()).run_test(size=(columns, 40)) as pilot:
+        await opened(pilot)
+        rows = text_of(pilot.app).splitlines()
+        begins = [row.index(word) for word in ("Allow once", "Deny, with", "not now") for row in rows if word in row]
+
+        assert 3 == len(begins)
+        assert 1 == len(set(begins))
