@@ -1,9 +1,11 @@
 """The dialogs: errors in place, nothing typed lost, nothing done by accident."""
 
-from typing import cast
+import asyncio
+from typing import Any, cast
 
 import msgspec
 import pytest
+from textual import events
 from textual.pilot import Pilot
 
 from kasmon.config.profile import Offer
@@ -13,6 +15,7 @@ from kasmon.model.permission import SessionId
 from kasmon.model.session import Session
 from kasmon.model.state import SessionState
 from kasmon.tui.app import Kasmon
+from kasmon.tui.ask_screen import AskScreen
 from kasmon.tui.boxes import Line
 from kasmon.tui.dialogs import ANYWAY, Message
 from kasmon.tui.new_session import NewSession
@@ -738,3 +741,48 @@ async def test_every_dialog_fits_a_small_window_and_closes_by_esc(key: str) -> N
 
         await pilot.press("escape")
         await closed(pilot)
+
+
+# A dialog that is through, and what lies over it.
+
+
+class SlowWorld(StillWorld):
+    """Carries a wish out only once it is let."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.goes = asyncio.Event()
+
+    async def wish(self, wanted: Wanted, /) -> str:
+        word = await super().wish(wanted)
+        await self.goes.wait()
+        return word
+
+
+async def test_a_dialog_that_is_through_takes_away_itself_and_nothing_that_lies_over_it() -> None:
+    """A person looks at a request meanwhile, and keys that are meant for its card must not go into the dialog."""
+    world = SlowWorld(fleet(idle("readme"), asking("web")))
+    app = Kasmon(world=world, clock=StillClock())
+    async with app.run_test(size=(120, 40)) as pilot:
+        await dialog(pilot, "r")
+        await pilot.press("x", "enter")
+        await auntil(lambda: wished(pilot), what="the wish")
+        await pilot.press("f2")
+        await auntil(lambda: isinstance(app.screen, AskScreen), what="the card")
+        world.goes.set()
+        await auntil(lambda: len(app.screen_stack) == 2, what="the dialog's end")
+        await pilot.pause()
+
+        assert isinstance(app.screen, AskScreen)
+
+
+async def test_a_dialog_that_is_told_twice_to_go_goes_once() -> None:
+    """As by an Enter that is held down."""
+    async with kasmon(fleet(idle("readme"))).run_test(size=(120, 40)) as pilot:
+        await dialog(pilot, "r")
+        for _ in range(3):
+            app_of(pilot).post_message(events.Key("enter", "\r"))
+        await closed(pilot)
+        await settled(pilot)
+
+        assert not app_of(pilot).crash
