@@ -18,25 +18,28 @@ async def attached(app: App[Any], argv: Sequence[str]) -> None:
         UnableError: if there is no terminal to give away, or the program cannot be started.
     """
     try:
-        with app.suspend():
+        with app.suspend():  # Textual 8.2 does not take the terminal back where anything is raised in here
             before = signal.signal(signal.SIGINT, signal.SIG_IGN)
             try:
-                code = await asyncio.to_thread(_run, list(argv))
+                failed = await asyncio.to_thread(_run, list(argv))
             finally:
                 signal.signal(signal.SIGINT, before)
     except SuspendNotSupported as error:
         raise UnableError("this screen has no terminal of its own to attach.") from error
-    if code:
-        raise UnableError(f"{argv[0]!r} ended with exit code {code}.", hint="`kasmon doctor` looks into it.")
+    if failed is not None:
+        raise failed
     app.refresh(layout=True)
 
 
-def _run(argv: Sequence[str]) -> int:
-    """The exit code of *argv*, which has the terminal while it runs."""
+def _run(argv: Sequence[str]) -> UnableError | None:
+    """Give *argv* the terminal until it ends; what went wrong, None where nothing did."""
     import subprocess  # only here
 
     environment = {name: value for name, value in os.environ.items() if name not in ("TMUX", "TMUX_PANE")}
     try:
-        return subprocess.run(argv, env=environment, check=False).returncode
+        code = subprocess.run(argv, env=environment, check=False).returncode
     except OSError as error:
-        raise UnableError(f"{argv[0]!r} cannot be started: {error.strerror}.") from error
+        return UnableError(f"{argv[0]!r} cannot be started: {error.strerror}.")
+    if code:
+        return UnableError(f"{argv[0]!r} ended with exit code {code}.", hint="`kasmon doctor` looks into it.")
+    return None

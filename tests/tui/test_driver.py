@@ -189,6 +189,13 @@ def test_a_busy_dashboard_comes_back_from_a_program_that_had_its_terminal(tmp_pa
         assert screen.is_raw
 
 
+def test_a_dashboard_comes_back_also_from_a_program_that_could_not_be_started(tmp_path: Path) -> None:
+    with OnTerminal(program("attaching", str(tmp_path / "counted"), "/no/such/program"), tmp_path) as screen:
+        screen.until(b"cannot be started")
+
+        assert screen.is_raw
+
+
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGINT])
 def test_a_signal_ends_the_dashboard_with_a_clean_terminal(tmp_path: Path, number: signal.Signals) -> None:
     with dashboard(tmp_path) as running:
