@@ -19,6 +19,7 @@ from textual.command import CommandPalette, Provider
 from textual.filter import LineFilter, Monochrome
 
 from kasmon.clean import clean_block
+from kasmon.errors import KasmonError
 from kasmon.model.command import Answer, Mode, Prompt, Requeue, Run
 from kasmon.model.fleet import Fleet
 from kasmon.model.permission import SessionId
@@ -320,7 +321,8 @@ class Kasmon(App[None], inherit_bindings=False):
     async def _welcome(self) -> None:
         """Somebody opens an empty kasmon: say what can be started here."""
         if self.world is not None:
-            self.desk.table.offer(await self.world.offers())
+            with contextlib.suppress(KasmonError):  # then it says what can be pressed; a dialog says what is wrong
+                self.desk.table.offer(await self.world.offers())
 
     def _toast(self, told: Iterable[Toast]) -> None:
         if not self.settings.toasts:

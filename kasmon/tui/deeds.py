@@ -16,6 +16,7 @@ from kasmon.tui.order import Sort, View
 from kasmon.tui.reading import ReadingDeeds
 from kasmon.tui.sandbox_deeds import SandboxDeeds
 from kasmon.tui.selected import SelectedDeeds
+from kasmon.tui.sentence import sentence
 
 if TYPE_CHECKING:
     from kasmon.tui.adopting import Adopting
@@ -89,10 +90,16 @@ class Deeds(SelectedDeeds, ReadingDeeds, SandboxDeeds):
 
     async def _offer(self, dialog: "NewSession") -> None:
         world = self.app.world
-        if world is not None:
+        if world is None:
+            dialog.offer_agents(())
+            return
+        try:
             dialog.offer_sandboxes(await world.sandboxes())
-        dialog.offer_agents(await world.offers(self.app.settings.workdir) if world is not None else ())
-        dialog.offer_machines(await world.machines() if world is not None else ())
+            dialog.offer_agents(await world.offers(self.app.settings.workdir))
+        except KasmonError as error:
+            dialog.cannot_offer(error)
+        else:
+            dialog.offer_machines(await world.machines())
 
     def tell_folder(self, folder: str) -> None:
         self.app.run_worker(self._tell_folder(folder), group="folder", exclusive=True)
@@ -101,8 +108,13 @@ class Deeds(SelectedDeeds, ReadingDeeds, SandboxDeeds):
         from kasmon.tui.new_session import NewSession
 
         dialog = self.app.screen
-        if self.app.world is not None and isinstance(dialog, NewSession):
-            dialog.tell_folder(await self.app.world.folder_notice(folder))
+        if self.app.world is None or not isinstance(dialog, NewSession):
+            return
+        try:
+            notice = await self.app.world.folder_notice(folder)
+        except KasmonError as error:
+            notice = sentence(error.message)
+        dialog.tell_folder(notice)
 
     def adopt(self) -> None:
         """The dialog is there at once; the panes come when they are known."""

@@ -17,9 +17,10 @@ from kasmon.errors import UsageError
 from kasmon.model.command import Mode
 from kasmon.model.text import Token
 from kasmon.paths import expanded
+from kasmon.tui.agent_dialog import AgentDialog
 from kasmon.tui.boxes import Line
 from kasmon.tui.clock import Clock
-from kasmon.tui.dialog import Choice, Chosen, Dialog, Field
+from kasmon.tui.dialog import Choice, Chosen, Field
 from kasmon.tui.dialogs import Question, Sure
 from kasmon.tui.keys import Keys
 from kasmon.tui.look import Look
@@ -33,7 +34,7 @@ MODES = {Mode.TMUX: "terminal", Mode.SDK: "structured", Mode.INTERPRETER: "inter
 NOBODY: Final = Offer(name="", modes=())
 
 
-class NewSession(Dialog):
+class NewSession(AgentDialog):
     """Name, agent, mode, sandbox, folder, first prompt, and the machine, where it is not this one."""
 
     title_text = "New session"
@@ -41,12 +42,7 @@ class NewSession(Dialog):
     def __init__(self, look: Look, keys: Keys, clock: Clock, workdir: str, taken: Iterable[str]) -> None:
         super().__init__(look, keys)
         self.clock = clock
-        self.offers: tuple[Offer, ...] | None = None
-        """None until they are known."""
-        self._awaits = False
-        """Whether a person said "start" before everything was known that this takes."""
         self.workdir, self.taken = workdir, frozenset(taken)
-        self.agent = Choice(look, (), id="agent")
         self.folder = Line(workdir, id="folder")
         self.brings = Sentences(look, id="brings")
         self.mode = Choice(look, (), id="mode")
@@ -55,7 +51,6 @@ class NewSession(Dialog):
         self.amount_field = Field("Size", self.amount)
         self.hosts = Line(placeholder="nobody; hosts and npm, pypi, github, with commas", id="hosts")
         self.hosts_field = Field("Reaches", self.hosts)
-        self.why = Sentences(look, id="why")
         self.machine = Line(placeholder="this one", id="machine")
 
     def inside(self) -> Iterable[Widget]:
@@ -82,28 +77,12 @@ class NewSession(Dialog):
         with self.hosts.prevent(Input.Changed):  # nobody typed it
             self.hosts.value = ", ".join(map(clean_line, may_be.hosts))
 
-    def offer_agents(self, offers: Sequence[Offer]) -> None:
-        """Offer these agents; they come a moment later than the dialog."""
-        self.offers = tuple(offers)
-        self.agent.put([offer.name for offer in offers if not offer.problem])
-        missing = [f"{offer.name}: {offer.problem}" for offer in offers if offer.problem]
-        if not self.agent.options:
-            reasons = [(clean_line(why), Token.NOTICE) for why in missing]
-            self.why.say(("No agent can be started.", Token.ERROR), *reasons)
-        elif missing:
-            names = ", ".join(offer.name for offer in offers if offer.problem)
-            self.why.say((f"not installed: {clean_line(names)}", Token.FAINT))
-        self._offer_modes()
-        self._go_on()
-
     def offer_machines(self, names: Sequence[str]) -> None:
         """Offer these machines; any other can be written as well."""
         if names:
             self.machine.complete(names, f"this one; ssh knows {clean_line(', '.join(names))}")
 
     def on_chosen(self, message: Chosen) -> None:
-        message.stop()
-        self._take_back()
         if message.choice is self.agent:
             self._offer_modes()
         elif message.choice is self.mode:
@@ -129,6 +108,12 @@ class NewSession(Dialog):
         self.brings.say()
         if not self.machine.value.strip():
             self.post_message(FolderNamed(self._folder))
+
+    def _agents_known(self) -> None:
+        missing = ", ".join(offer.name for offer in self.offers or () if offer.problem)
+        if self.agent.options and missing:
+            self.why.say((f"not installed: {clean_line(missing)}", Token.FAINT))
+        self._offer_modes()
 
     def _offer_modes(self) -> None:
         self.mode.put([MODES[mode] for mode in self._modes()])
@@ -170,44 +155,24 @@ class NewSession(Dialog):
     def on_key(self, event: events.Key) -> None:
         if event.key == "enter" and isinstance(self.focused, Choice):
             event.stop()
-            self._start()
+            self._act()
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
         event.stop()
-        self._start()
+        self._act()
 
     def on_text_box_submitted(self, event: TextBox.Submitted) -> None:
         event.stop()
-        self._start()
+        self._act()
 
-    def _start(self) -> None:
+    def _act(self) -> None:
         name = self.query_one("#name", Line).value.strip()
         if not name:
             self._complain_at("name", "A session needs a name.", "It is how you find it in the list.")
         elif name in self.taken:
             self._complain_at("name", f"There is a session called {clean_line(name)} already.", "Names are unique.")
-        elif self.offers is None:
-            self._await("the agents that are installed here are known")
-        elif self.agent.options:
+        elif not self._await_agents() and self.agent.options:
             self._create(name)
-
-    def _await(self, what: str) -> None:
-        """Start as soon as *what*; whoever changes anything before takes that back."""
-        self._awaits = True
-        self.problem.say(("", Token.NOTICE), (f"It starts as soon as {what}.", Token.NOTICE))
-
-    def _go_on(self) -> None:
-        if self._awaits:
-            self._take_back()
-            self._start()
-
-    def _take_back(self) -> None:
-        self._awaits = False
-        super()._take_back()
-
-    def action_leave(self) -> None:
-        self._awaits = False
-        super().action_leave()
 
     def _create(self, name: str) -> None:
         machine = self.machine.value.strip()

@@ -8,16 +8,15 @@ from textual.binding import Binding, BindingType
 from textual.widget import Widget
 
 from kasmon.clean import clean_line
-from kasmon.config.profile import Offer
 from kasmon.model.text import BLANK, Line, Token, fitted
 from kasmon.supervisor.plans.edit import Edit
+from kasmon.tui.agent_dialog import AgentDialog
 from kasmon.tui.asking import SILENCE_S
 from kasmon.tui.clock import Clock
-from kasmon.tui.dialog import Choice, Dialog, Field
+from kasmon.tui.dialog import Field
 from kasmon.tui.dialogs import Reading
 from kasmon.tui.keys import Keys
 from kasmon.tui.look import Look
-from kasmon.tui.reader import Sentences
 from kasmon.tui.world import Steer, TakeEdit
 
 SIGNS = {"+": Token.ADDED, "-": Token.REMOVED, "~": Token.HUNK}
@@ -66,34 +65,30 @@ class EditDialog(Reading):
         return rows
 
 
-class OtherAgent(Dialog):
+class OtherAgent(AgentDialog):
     """Who does a task once more."""
 
     def __init__(self, look: Look, keys: Keys, wanted: Steer) -> None:
         super().__init__(look, keys)
         self.wanted = wanted
         self.title_text = f"Another agent for task {clean_line(wanted.task)}"
-        self.agent = Choice(look, (), id="agent")
-        self.why = Sentences(look, id="why")
+        self.why.say(("What went wrong before is told to it; what runs of the task now ends.", Token.NOTICE))
 
     def inside(self) -> Iterable[Widget]:
         yield Field("Agent", self.agent)
         yield self.why
 
     def on_mount(self) -> None:
-        self.why.say(("What went wrong before is told to it; what runs of the task now ends.", Token.NOTICE))
         enter = "⏎" if self.look.utf8 else "enter"
         self.offer(("← →" if self.look.utf8 else "left right", "choose"), (enter, "replace"), ("esc", "close"))
         self.begin(self.agent)
 
-    def offer_agents(self, offers: Sequence[Offer]) -> None:
-        """Offer these agents; they come a moment later than the dialog."""
-        self.agent.put([offer.name for offer in offers if not offer.problem])
-        if not self.agent.options:
-            self.why.say(("No agent can be started.", Token.ERROR))
-
     def on_key(self, event: events.Key) -> None:
-        if event.key == "enter" and self.agent.value:
+        if event.key == "enter":
             event.stop()
+            self._act()
+
+    def _act(self) -> None:
+        if not self._await_agents() and self.agent.options:
             plan, task = self.wanted.plan, self.wanted.task
             self.want(Steer(plan=plan, deed="replace", task=task, agent=self.agent.value))

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from kasmon.clean import clean_line, redact
+from kasmon.errors import KasmonError
 from kasmon.model.permission import SessionId
 from kasmon.tui.alerts import Alert
 from kasmon.tui.bars import Notice
@@ -105,7 +106,10 @@ class Waves:
 
     async def _offer(self, dialog: "OtherAgent") -> None:
         world = self.app.world
-        dialog.offer_agents(await world.offers() if world is not None else ())
+        try:
+            dialog.offer_agents(await world.offers() if world is not None else ())
+        except KasmonError as error:
+            dialog.cannot_offer(error)
 
     @property
     def asking(self) -> "tuple[Board, ...]":

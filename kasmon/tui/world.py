@@ -282,15 +282,27 @@ class World(Protocol):
         ...
 
     async def offers(self, folder: str = "", /) -> Sequence["Offer"]:
-        """The agents that a new session in *folder* may have, in the order to offer them; empty is no certain one."""
+        """The agents that a new session in *folder* may have, in the order to offer them; empty is no certain one.
+
+        Raises:
+            KasmonError: if that cannot be found out.
+        """
         ...
 
     async def folder_notice(self, folder: str, /) -> str:
-        """Why the config that *folder* brings along does not count, in a line; empty where there is no need to say."""
+        """Why the config that *folder* brings along does not count, in a line; empty where there is no need to say.
+
+        Raises:
+            KasmonError: if that cannot be found out.
+        """
         ...
 
     async def sandboxes(self) -> Sandboxes:
-        """What a new session may be confined by."""
+        """What a new session may be confined by.
+
+        Raises:
+            KasmonError: if that cannot be found out.
+        """
         ...
 
     async def confined(self, agent: str, mode: Mode | None, workdir: str, tier: str, /) -> Confined:
@@ -346,7 +358,11 @@ class World(Protocol):
         ...
 
     async def explained(self, session: SessionId, /) -> Sequence[str]:
-        """Why the session is in its state, a line each."""
+        """Why the session is in its state, a line each.
+
+        Raises:
+            KasmonError: if nobody can tell.
+        """
         ...
 
     def collisions(self) -> AsyncIterator[Mapping[SessionId, Collides]]:

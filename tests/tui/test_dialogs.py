@@ -9,7 +9,7 @@ from textual import events
 from textual.pilot import Pilot
 
 from kasmon.config.profile import Offer
-from kasmon.errors import LaunchError, NameTakenError, PromptBoxError, SessionEndedError
+from kasmon.errors import LaunchError, NameTakenError, PromptBoxError, SessionEndedError, UnavailableError
 from kasmon.model.command import Interrupt, Mode, Prompt, Receipt, ReceiptId, ReceiptState, Stop
 from kasmon.model.permission import SessionId
 from kasmon.model.session import Session
@@ -255,6 +255,20 @@ async def test_whoever_turns_away_before_that_starts_nothing(key: str) -> None:
         await pilot.pause()
 
         assert [] == wished(pilot)
+
+
+async def test_why_nobody_can_tell_which_agents_there_are_stands_in_the_dialog_and_in_an_empty_list_nothing() -> None:
+    app = kasmon(fleet())
+    world = cast(StillWorld, app.world)
+    world.offering = UnavailableError("the system refused '/etc/kasmon': Input/output error.", hint="Look there.")
+    async with app.run_test(size=(120, 40)) as pilot:
+        await hurried(pilot)
+        world.knows.set()
+        await auntil(lambda: "The system refused '/etc/kasmon'" in text_of(app))
+        await pilot.press("enter")
+
+        assert "starts as soon" not in text_of(app)
+        assert not app.crash
 
 
 async def test_the_cursor_goes_to_the_session_that_was_started() -> None:

@@ -428,6 +428,28 @@ async def test_another_agent_is_chosen_of_those_that_can_be_started() -> None:
         assert [Steer(plan="parser", deed="replace", task="5", agent="shell")] == wished(pilot)
 
 
+async def test_who_replaces_before_the_agents_are_known_gets_it_once_they_are() -> None:
+    async with planned(board(), shown=fleet(idle("docs"))).run_test(size=(120, 40)) as pilot:
+        world_of(pilot).knows.clear()
+        await waves("w", "R", "enter")(pilot)
+        assert "starts as soon as the agents" in text_of(pilot.app)
+        assert [] == wished(pilot)
+
+        world_of(pilot).knows.set()
+        await auntil(lambda: wished(pilot), what="the wish")
+        assert [Steer(plan="parser", deed="replace", task="5", agent="claude")] == wished(pilot)
+
+
+async def test_why_nobody_can_tell_who_could_replace_an_agent_stands_in_the_dialog() -> None:
+    async with planned(board(), shown=fleet(idle("docs"))).run_test(size=(120, 40)) as pilot:
+        world_of(pilot).offering = RefusedError("the system refused '/etc/kasmon'.")
+        await waves("w", "R")(pilot)
+        await auntil(lambda: "The system refused '/etc/kasmon'" in text_of(pilot.app), what="the reason")
+        await press(pilot, "enter")
+
+        assert [] == wished(pilot)
+
+
 async def test_a_refusal_is_said_and_the_board_stays() -> None:
     async with planned(board(), shown=fleet(idle("docs"))).run_test(size=(120, 40), notifications=True) as pilot:
         world_of(pilot).refusing = RefusedError("plan 'parser' is over: done.")

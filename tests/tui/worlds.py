@@ -99,6 +99,8 @@ class StillWorld:
         self.wished: list[Wanted] = []
         self.refusing: KasmonError | None = None
         self.refusing_for: dict[str, KasmonError] = {}
+        self.offering: KasmonError | None = None
+        """Why it cannot find out what a new session may be."""
         self.word = ""
         self.heard: Callable[[FromTerminal], None] = lambda push: None
         self.link = StillLink(self)
@@ -149,9 +151,13 @@ class StillWorld:
 
     async def offers(self, folder: str = "", /) -> Sequence[Offer]:
         await self.knows.wait()
+        if self.offering is not None:
+            raise self.offering
         return self.offered
 
     async def folder_notice(self, folder: str, /) -> str:
+        if self.offering is not None:
+            raise self.offering
         return self.notices.get(folder, "")
 
     async def sandboxes(self) -> Sandboxes:

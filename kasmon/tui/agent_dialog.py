@@ -1,0 +1,80 @@
+"""What the dialogs share in which an agent is chosen: agents come a moment later, and a person may be faster."""
+
+from collections.abc import Sequence
+
+from kasmon.clean import clean_line
+from kasmon.config.profile import Offer
+from kasmon.errors import KasmonError
+from kasmon.model.text import Token
+from kasmon.tui.dialog import Choice, Chosen, Dialog
+from kasmon.tui.keys import Keys
+from kasmon.tui.look import Look
+from kasmon.tui.reader import Sentences
+from kasmon.tui.sentence import sentence
+
+
+class AgentDialog(Dialog):
+    """Who says what is to be done before all is known that it takes gets it then; a change before takes that back."""
+
+    def __init__(self, look: Look, keys: Keys) -> None:
+        super().__init__(look, keys)
+        self.offers: tuple[Offer, ...] | None = None
+        """None until they are known."""
+        self.agent = Choice(look, (), id="agent")
+        self.why = Sentences(look, id="why")
+        self._awaits = False
+        """Whether a person said it already."""
+
+    def offer_agents(self, offers: Sequence[Offer]) -> None:
+        """Offer those that can be started; of none of them it says why not."""
+        self.offers = tuple(offers)
+        self.agent.put([offer.name for offer in offers if not offer.problem])
+        if not self.agent.options:
+            reasons = (clean_line(f"{offer.name}: {offer.problem}") for offer in offers)
+            self.why.say(("No agent can be started.", Token.ERROR), *((why, Token.NOTICE) for why in reasons))
+        self._agents_known()
+        self._go_on()
+
+    def cannot_offer(self, error: KasmonError) -> None:
+        """It could not be found out what can be started."""
+        self.offers = ()
+        self._take_back()
+        said = [(sentence(error.message), Token.ERROR), (sentence(error.hint), Token.NOTICE)]
+        self.why.say(*(each for each in said if each[0]))
+
+    def on_chosen(self, message: Chosen) -> None:
+        """Called beside the one of this name that a dialog may have itself."""
+        message.stop()
+        self._take_back()
+
+    def _agents_known(self) -> None:
+        """What depends on them can be filled in."""
+
+    def _act(self) -> None:
+        """Do what the dialog is there for, or say what it lacks."""
+        raise NotImplementedError
+
+    def _await_agents(self) -> bool:
+        """Whether the agents are not known yet; it is done once they are."""
+        if self.offers is None:
+            self._await("the agents that are installed here are known")
+        return self.offers is None
+
+    def _await(self, what: str) -> None:
+        """Act as soon as *what*; whoever changes anything before takes that back."""
+        self._awaits = True
+        self.problem.say(("", Token.NOTICE), (f"It starts as soon as {what}.", Token.NOTICE))
+
+    def _go_on(self) -> None:
+        """More is known now."""
+        if self._awaits:
+            self._take_back()
+            self._act()
+
+    def _take_back(self) -> None:
+        self._awaits = False
+        super()._take_back()
+
+    def action_leave(self) -> None:
+        self._awaits = False
+        super().action_leave()
