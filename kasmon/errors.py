@@ -44,6 +44,12 @@ class KasmonError(Exception):
         super().__init__(f"{message} {hint}".strip())
 
 
+def of_system(error: OSError) -> KasmonError:
+    """What the system refused, where nobody nearer to it could say more."""
+    place = f" {str(error.filename)!r}" if error.filename else ""
+    return KasmonError(f"the system refused{place}: {error.strerror or str(error) or type(error).__name__}.")
+
+
 class UsageError(KasmonError):
     """What was asked for makes no sense as written; asking the same again fails the same."""
 

@@ -8,7 +8,7 @@ from typing import Any, Final, TextIO
 
 from kasmon.clean import clean_block, clean_line
 from kasmon.commands.objects import error_object
-from kasmon.errors import KasmonError
+from kasmon.errors import KasmonError, of_system
 
 INTERRUPTED: Final = 130
 
@@ -57,8 +57,7 @@ def guarded(call: Callable[[], int | None], *, wants_json: bool) -> int:
         _give_up_stdout()
         return 0
     except OSError as error:
-        place = f" {str(error.filename)!r}" if error.filename else ""
-        return _complain(KasmonError(f"the system refused{place}: {error.strerror or error}."), wants_json)
+        return _complain(of_system(error), wants_json)
     except Exception as error:  # noqa: BLE001 - a bug of ours: it may hold foreign text, so Python must not print it
         from kasmon.backends.surroundings import secret_values
         from kasmon.host.own_log import hidden, learn

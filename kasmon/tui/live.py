@@ -2,14 +2,15 @@
 
 import asyncio
 import contextlib
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
+import functools
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final, ParamSpec, TypeVar
 
 from kasmon.config import Config, Offer, parse
 from kasmon.config.file import read
-from kasmon.errors import ConfigError, KasmonError, SessionNotFoundError
+from kasmon.errors import ConfigError, KasmonError, SessionNotFoundError, of_system
 from kasmon.host.wire import FromTerminal
 from kasmon.model.candidate import Candidate
 from kasmon.model.command import Mode
@@ -38,6 +39,24 @@ SHORTEST_SECRET: Final = 6
 RECONCILE_S: Final = 1.0
 PREPARED_S: Final = 0.05
 """So long at most a fleet with a new request waits for what its card needs: a file system may not answer."""
+
+Given = ParamSpec("Given")
+Told = TypeVar("Told")
+
+
+def _in_our_words(
+    call: Callable[Given, Coroutine[Any, Any, Told]],
+) -> Callable[Given, Coroutine[Any, Any, Told]]:
+    """*call*, where what the system refuses (a disk that is full, a file that is not ours) is an error of ours."""
+
+    @functools.wraps(call)
+    async def told(*args: Given.args, **kwargs: Given.kwargs) -> Told:
+        try:
+            return await call(*args, **kwargs)
+        except OSError as error:
+            raise of_system(error) from error
+
+    return told
 
 
 class LiveWorld:
@@ -118,6 +137,7 @@ class LiveWorld:
     def transcript(self, session: SessionId, since: Cursor = START, /) -> AsyncIterator[Heard]:
         return follow(self.places, self._fleet.get(session), session, since)
 
+    @_in_our_words
     async def wish(self, wanted: Wanted, /) -> str:
         if self._wishes is None:
             await _loaded("kasmon.tui.live_wishes")  # with every verb: 15 ms
@@ -129,23 +149,27 @@ class LiveWorld:
         self._wishes = self._wishes or LiveWishes(self.places, lambda: self._config, lambda: self._fleet)
         return self._wishes
 
+    @_in_our_words
     async def offers(self, folder: str = "", /) -> Sequence[Offer]:
         await _loaded("kasmon.tui.live_sandbox")
         from kasmon.tui.live_sandbox import offered
 
         return await asyncio.to_thread(offered, self.places, self._config, folder)
 
+    @_in_our_words
     async def folder_notice(self, folder: str, /) -> str:
         from kasmon.supervisor.local_config import in_folder  # seldom wanted
 
         return (await asyncio.to_thread(in_folder, self.places, self._config, folder)).notice
 
+    @_in_our_words
     async def sandboxes(self) -> Sandboxes:
         await _loaded("kasmon.tui.live_sandbox")
         from kasmon.tui.live_sandbox import may_be
 
         return await asyncio.to_thread(may_be, self.places, self._config)
 
+    @_in_our_words
     async def confined(self, agent: str, mode: Mode | None, workdir: str, tier: str, /) -> Confined:
         await _loaded("kasmon.tui.live_sandbox")
         from kasmon.tui.live_sandbox import confined
@@ -157,6 +181,7 @@ class LiveWorld:
 
         return await asyncio.to_thread(known, self._config.remote.ssh, self._fleet)
 
+    @_in_our_words
     async def foreign_panes(self) -> Sequence[Candidate]:
         from kasmon.supervisor.adopt import foreign_panes
 
@@ -167,6 +192,7 @@ class LiveWorld:
 
         return await asyncio.to_thread(listed, Path(self._session(session).workdir or "."))
 
+    @_in_our_words
     async def printed(self, session: SessionId, /) -> Sequence[str]:
         from kasmon.supervisor.read import read as printed  # seldom wanted
 
@@ -179,6 +205,7 @@ class LiveWorld:
             async for each in there:
                 yield each
 
+    @_in_our_words
     async def recorded(self, session: SessionId, line: int | None, at: float, /) -> Recorded:
         from kasmon.tui.live_search import recorded
 
@@ -189,6 +216,7 @@ class LiveWorld:
 
         return await asyncio.to_thread(fact, self.places, session, place)
 
+    @_in_our_words
     async def explained(self, session: SessionId, /) -> Sequence[str]:
         from kasmon.supervisor.explain import explain  # seldom wanted
         from kasmon.supervisor.explained import lines
@@ -206,6 +234,7 @@ class LiveWorld:
                 for session, found in sweep.hits.items()
             }
 
+    @_in_our_words
     async def diff(self, session: SessionId, /) -> str:
         from kasmon.supervisor.diffs import diff_of  # seldom wanted
 
@@ -216,11 +245,13 @@ class LiveWorld:
             return await live_sandbox.turn_diff(self.places, known)
         return await asyncio.to_thread(diff_of, known)
 
+    @_in_our_words
     async def sandbox(self, session: SessionId, /) -> "SandboxPast":
         from kasmon.tui.live_sandbox import past  # seldom wanted
 
         return await asyncio.to_thread(past, self.places, self._session(session))
 
+    @_in_our_words
     async def turn_diff(self, session: SessionId, turn: int, /) -> str:
         from kasmon.tui import live_sandbox
 
@@ -237,6 +268,7 @@ class LiveWorld:
         known = self._fleet.get(session)
         return await asyncio.to_thread(_project, known) if known is not None else ""
 
+    @_in_our_words
     async def attach_argv(self, session: SessionId, /) -> Sequence[str]:
         from kasmon.supervisor.verb import attach_argv  # seldom wanted
 
@@ -254,6 +286,13 @@ class LiveWorld:
             raise SessionNotFoundError(session)
         return known
 
+    @staticmethod
+    def _own_folder() -> str:
+        """The dashboard's own; empty where that is not there any more."""
+        with contextlib.suppress(OSError):
+            return str(Path.cwd())
+        return ""
+
     def _read_settings(self, before: Settings) -> Settings:
         """The settings now; where the config is broken, the last good ones and what is wrong."""
         problems: list[str] = []
@@ -270,7 +309,7 @@ class LiveWorld:
             finished_after_s=self._config.notify.finished_after_s,
             preview=ui.preview,
             ascii=ui.ascii,
-            workdir=str(Path.cwd()),
+            workdir=self._own_folder(),
             clipboard=tuple(name for name, profile in self._config.agents.items() if profile.clipboard),
             keys=dict(self._config.keys),
             theme_files=_theme_files(self.places.themes, problems),

@@ -96,7 +96,12 @@ class Searching:
         app = self.app
         assert app.world is not None
         is_line = hit.where == "terminal"
-        recorded = await app.world.recorded(hit.session, hit.place if is_line else None, hit.at)
+        try:
+            recorded = await app.world.recorded(hit.session, hit.place if is_line else None, hit.at)
+        except KasmonError as error:
+            if self.screen is not None:
+                self.screen.end(sentence(error.message))
+            return
         session = app.desk.table.session(hit.session)
         if self.screen is None or self.screen is not app.screen:
             return

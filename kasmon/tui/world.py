@@ -231,7 +231,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """Whether the preview is there when the dashboard opens."""
     ascii: Literal["auto", "yes", "no"] = "auto"
     workdir: str = ""
-    """The dashboard's own folder, where new sessions begin."""
+    """The dashboard's own folder, where new sessions begin; empty where it is not there any more."""
     clipboard: tuple[str, ...] = ()
     """The agents that may put something on the clipboard."""
     keys: dict[str, str | tuple[str, ...]] = {}
@@ -350,7 +350,11 @@ class World(Protocol):
         ...
 
     async def recorded(self, session: SessionId, line: int | None, at: float, /) -> Recorded:
-        """What the session's terminal printed around *line*, by its number; None: around the time *at*."""
+        """What the session's terminal printed around *line*, by its number; None: around the time *at*.
+
+        Raises:
+            KasmonError: if nobody can tell.
+        """
         ...
 
     async def fact(self, session: SessionId, place: int, /) -> Event | None:
