@@ -52,6 +52,10 @@ class NewSession(AgentDialog):
         self.hosts = Line(placeholder="nobody; hosts and npm, pypi, github, with commas", id="hosts")
         self.hosts_field = Field("Reaches", self.hosts)
         self.machine = Line(placeholder="this one", id="machine")
+        self._asked: ConfinedWanted | None = None
+        """What was asked last, of what its sandbox gets; an answer to anything else counts no more."""
+        self._told_folder = workdir
+        """The folder for which the sandbox was told, or asked for."""
 
     def inside(self) -> Iterable[Widget]:
         yield Field("Name", Line(placeholder="fix-auth", id="name"))
@@ -90,10 +94,11 @@ class NewSession(AgentDialog):
         elif message.choice is self.sandbox.choice:
             self._tell_sandbox()
 
-    def tell_confined(self, tier: str, confined: Confined | None, why_not: str = "") -> None:
-        """What a sandbox of *tier* would get; None where what is chosen can have none, and *why_not*."""
-        self.sandbox.tell(tier, confined, why_not)
-        self._go_on()
+    def tell_confined(self, asked: ConfinedWanted, confined: Confined | None, why_not: str = "") -> None:
+        """What the sandbox *asked* for would get; None where what is chosen can have none, and *why_not*."""
+        if asked is self._asked:
+            self.sandbox.tell(confined, why_not)
+            self._go_on()
 
     def tell_folder(self, notice: str) -> None:
         """Why what the folder brings along does not count; nothing where there is no need to say."""
@@ -102,6 +107,7 @@ class NewSession(AgentDialog):
     def on_input_blurred(self, event: Input.Blurred) -> None:
         if event.input in (self.folder, self.machine):
             self._name_folder()
+            self._tell_folders_sandbox()
 
     def _name_folder(self) -> None:
         """Have said what there is to say of the folder; of one on another machine there is nothing."""
@@ -126,8 +132,15 @@ class NewSession(AgentDialog):
     def _tell_sandbox(self) -> None:
         """Say what the sandbox gets; whoever knows is asked."""
         self._fit()
+        self._asked, self._told_folder = None, self._folder
         if self.sandbox.say():
-            self.post_message(ConfinedWanted(self.agent.value, self._mode, self._folder, self.sandbox.tier))
+            self._asked = ConfinedWanted(self.agent.value, self._mode, self._folder, self.sandbox.tier)
+            self.post_message(self._asked)
+
+    def _tell_folders_sandbox(self) -> None:
+        """Say it anew where the folder is another now: it sees that one, and that may have a config of its own."""
+        if self._folder != self._told_folder and not self.machine.value.strip():
+            self._tell_sandbox()
 
     def _fit(self) -> None:
         """Show the fields that mean something for what is chosen."""
@@ -176,6 +189,7 @@ class NewSession(AgentDialog):
 
     def _create(self, name: str) -> None:
         machine = self.machine.value.strip()
+        self._tell_folders_sandbox()
         sandbox = self.sandbox.tier if self.sandbox.is_open else None
         if self.sandbox.why_not and not machine:
             self._complain_at("sandbox-choice", self.sandbox.why_not.split("\n")[0], "Take another sandbox.")

@@ -173,9 +173,9 @@ class SandboxDeeds:
         try:
             confined = await self.app.world.confined(wanted.agent, wanted.mode, wanted.workdir, wanted.tier)
         except KasmonError as error:
-            dialog.tell_confined(wanted.tier, None, what_failed(error))
+            dialog.tell_confined(wanted, None, what_failed(error))
         else:
-            dialog.tell_confined(wanted.tier, confined)
+            dialog.tell_confined(wanted, confined)
 
     # Shared.
 

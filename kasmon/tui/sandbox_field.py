@@ -76,10 +76,8 @@ class SandboxField(Field):
             self.is_asked = bool(self.tier)
         return self.is_asked
 
-    def tell(self, tier: str, confined: Confined | None, why_not: str = "") -> None:
-        """What one of *tier* would get, where that is chosen; None where it can have none, and *why_not*."""
-        if tier != self.tier:
-            return
+    def tell(self, confined: Confined | None, why_not: str = "") -> None:
+        """What the one that is chosen would get; None where what is to be confined can have none, and *why_not*."""
         self.is_asked = False
         self.confined, self._told = confined, why_not if confined is None else ""
         if confined is None:

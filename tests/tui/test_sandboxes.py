@@ -16,10 +16,12 @@ from kasmon.model.state import SessionState
 from kasmon.supervisor.remembered import Remembered
 from kasmon.supervisor.sandbox_past import SandboxPast
 from kasmon.tui.app import Kasmon
+from kasmon.tui.boxes import Line
 from kasmon.tui.code_box import CodeBox
 from kasmon.tui.diff_screen import DiffScreen
+from kasmon.tui.new_session import NewSession
 from kasmon.tui.sandbox_screen import SandboxScreen
-from kasmon.tui.world import Create, ForkSandbox, ReplaySandbox, Sandboxes, Settings, Tell, TierOffer, Wanted
+from kasmon.tui.world import Confined, Create, ForkSandbox, ReplaySandbox, Sandboxes, Settings, Tell, TierOffer, Wanted
 from tests.fleets import StillClock, fleet, idle, working
 from tests.model.test_changes import DIFF
 from tests.sandboxed import house, housing, interpreters, machine, machines, past, remembered
@@ -275,6 +277,23 @@ async def test_who_says_start_before_it_is_known_what_the_sandbox_gets_is_asked_
         await auntil(lambda: "agree, and start it" in text_of(pilot.app))
 
         assert [] == world_of(pilot).wished
+
+
+async def test_what_a_person_agrees_to_is_told_of_the_folder_that_stands_there_then() -> None:
+    async with shown() as pilot:
+        world_of(pilot).offered, world_of(pilot).confinement = JAILED, GETS
+        world_of(pilot).confinement_in = {"/other": Confined(lines=("It sees '/other'.",), is_agreed=False)}
+        await pilot.press("n")
+        await auntil(lambda: "login.json" in text_of(pilot.app))
+        dialog = cast(NewSession, pilot.app.screen)
+        dialog.query_one("#name", Line).value = "x"
+        dialog.folder.focus()
+        dialog.folder.value = "/other"
+        await pilot.press("enter")
+        await auntil(lambda: "agree, and start it" in text_of(pilot.app))
+
+        assert "It sees '/other'." in text_of(pilot.app)
+        assert "login.json" not in text_of(pilot.app)
 
 
 async def test_a_person_can_take_no_sandbox_or_interpreters() -> None:

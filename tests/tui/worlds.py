@@ -86,6 +86,8 @@ class StillWorld:
         self.pasts: Mapping[str, SandboxPast] = {}
         self.asked_turns: list[int] = []
         self.confinement = Confined()
+        self.confinement_in: Mapping[str, Confined] = {}
+        """By folder, where it is another one."""
         self.confining: list[tuple[str, str]] = []
         self.may_be = Sandboxes(tiers=(TierOffer(tier="jail"),))
         self.offered: Sequence[Offer] = OFFERS
@@ -166,7 +168,7 @@ class StillWorld:
     async def confined(self, agent: str, mode: Mode | None, workdir: str, tier: str, /) -> Confined:
         self.confining.append((agent, tier))
         await self.knows.wait()
-        return self.confinement
+        return self.confinement_in.get(workdir, self.confinement)
 
     async def machines(self) -> Sequence[str]:
         return self.hosts
