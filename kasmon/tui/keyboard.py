@@ -68,7 +68,8 @@ def _from_kitty(match: re.Match[bytes], sequence: bytes) -> bytes:
         return b""
     bits = _bits(match["modifiers"])
     if match["text"] and not bits & ~SHIFT:
-        return "".join(chr(int(code)) for code in match["text"].split(b":") if code and int(code) < 0x110000).encode()
+        codes = (int(code) for code in match["text"].split(b":") if code)
+        return "".join(chr(code) for code in codes if code < 0x110000).encode("utf-8", "ignore")
     code = int(match["code"])
     if bits & SHIFT and match["shifted"]:
         return _typed(int(match["shifted"]), bits & ~SHIFT, sequence)
@@ -84,7 +85,7 @@ def _typed(code: int, bits: int, sequence: bytes) -> bytes:
     if code in (ENTER, TAB, ESCAPE, BACKSPACE):
         plain = _edited(code, bits)
     elif bits & CTRL:
-        control = _CONTROL.get(ord(chr(code).lower()))
+        control = _CONTROL.get(code | 0x20 if ord("A") <= code <= ord("Z") else code)
         plain = None if control is None else bytes((control,))
     else:
         plain = (chr(code).upper() if bits & SHIFT else chr(code)).encode("utf-8", "ignore")

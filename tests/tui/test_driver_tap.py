@@ -171,6 +171,8 @@ KITTY = {
     "keypad page up": (b"\x1b[57421u", b"\x1b[5~"),
     "f13": (b"\x1b[57376u", b"\x1b[25~"),
     "ctrl+a in xterm's form": (b"\x1b[27;5;97~", b"\x01"),
+    "ctrl+shift+i of a Turkish layout": (b"\x1b[105:304;6u", b"\x1b[105:304;6u"),
+    "a with half a character as its text": (b"\x1b[97;;55296u", b""),
 }
 
 
