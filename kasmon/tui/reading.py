@@ -4,20 +4,18 @@ from typing import TYPE_CHECKING
 
 from kasmon.clean import clean_line
 from kasmon.model.command import Interrupt, Mode
+from kasmon.tui.hands import Hands
 from kasmon.tui.meter import can, can_be_configured, settable
 from kasmon.tui.world import Copy, Tell
 
 if TYPE_CHECKING:
     from kasmon.model.copying import Piece
     from kasmon.model.session import Session
-    from kasmon.tui.app import Kasmon
     from kasmon.tui.session import SessionView
 
 
-class ReadingDeeds:
+class ReadingDeeds(Hands):
     """The hands of the app inside a structured session."""
-
-    app: "Kasmon"
 
     # Going there and back.
 
@@ -192,9 +190,7 @@ class ReadingDeeds:
     def _meant(self) -> "Session | None":
         """The session that somebody is inside of, or that the list's cursor is on."""
         desk = self.app.desk
-        if desk.focused_inside:
-            return desk.preview.session
-        return None if desk.table.selected is None else desk.table.session(desk.table.selected)
+        return desk.preview.session if desk.focused_inside else self._selected()
 
     @property
     def _story(self) -> "SessionView | None":

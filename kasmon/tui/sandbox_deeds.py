@@ -10,19 +10,18 @@ from kasmon.model.sandbox import REMEMBERING
 from kasmon.model.session import Session
 from kasmon.model.state import ALIVE
 from kasmon.tui.confined import can_sleep, sleeps_on_disk
+from kasmon.tui.hands import Hands
 from kasmon.tui.sentence import what_failed
 from kasmon.tui.world import Tell
 
 if TYPE_CHECKING:
-    from kasmon.tui.app import Kasmon
+    from kasmon.tui.dialogs import Sure
     from kasmon.tui.messages import ConfinedWanted, SandboxDeed
     from kasmon.tui.sandbox_screen import SandboxScreen
 
 
-class SandboxDeeds:
+class SandboxDeeds(Hands):
     """The hands of the app on sandboxes."""
-
-    app: "Kasmon"
 
     # On the selected session.
 
@@ -49,7 +48,7 @@ class SandboxDeeds:
 
     def freeze_all(self) -> None:
         """Ask, then put all to sleep that are awake; those in a turn sleep once it is over."""
-        from kasmon.tui.dialogs import Question, Sure
+        from kasmon.tui.dialogs import Question
 
         app = self.app
         awake = [each for each in app.fleet.sessions if can_sleep(each)]
@@ -66,8 +65,7 @@ class SandboxDeeds:
                 app.want(Tell(session=each.id, wish=Sleep()))
             dialog.dismiss()
 
-        question = Question("Freeze all", tuple(lines), "freeze them")
-        app.push_screen(Sure(app.look, app.keys, app.clock, question, freeze_them))
+        self._sure(Question("Freeze all", tuple(lines), "freeze them"), freeze_them)
 
     def sandbox(self) -> None:
         """Show what ran in the selected session's sandbox, and what was kept of it."""
@@ -138,21 +136,23 @@ class SandboxDeeds:
                     f"{name} goes back to {point}: its files, and of its interpreters what was kept.",
                     "What is there now is kept first, as a checkpoint of its own.",
                 )
-                self._be_sure("Restore", lines, "restore it", session, Restore(checkpoint=point))
+                self._ask("Restore", lines, "restore it", Tell(session=session.id, wish=Restore(checkpoint=point)))
             case "box_allow":
                 host = clean_line(wanted.host)
                 lines = (f"{name} may reach {host} from now on.", "What it sends there leaves this machine.")
-                self._be_sure("Allow", lines, "allow it", session, Allow(hosts=(wanted.host,)))
+                self._ask("Allow", lines, "allow it", Tell(session=session.id, wish=Allow(hosts=(wanted.host,))))
 
     async def _turn_diff(self, session: Session, turn: int) -> None:
         from kasmon.model.changes import split
         from kasmon.tui.diff_screen import DiffScreen
 
-        app, name = self.app, clean_line(session.name)
+        app, name, here = self.app, clean_line(session.name), self._here()
         try:
             files = split(await app.world.turn_diff(session.id, turn) if app.world is not None else "")
         except KasmonError as error:
             app.say(what_failed(error), severity="warning")
+            return
+        if here != self._here():
             return
         if files:
             app.push_screen(DiffScreen(app.look, app.keys, f"{name}, turn {turn}", files))
@@ -198,10 +198,10 @@ class SandboxDeeds:
             self._tell(session, Wake())
 
     async def _look_and_wake(self, session: Session) -> None:
-        from kasmon.tui.dialogs import Question, Sure
+        from kasmon.tui.dialogs import Question
         from kasmon.tui.sandbox_words import refused  # with all that tells of a sandbox's past
 
-        world = self.app.world
+        world, here = self.app.world, self._here()
         try:
             past = await world.sandbox(session.id) if world is not None else None
         except KasmonError:
@@ -219,8 +219,10 @@ class SandboxDeeds:
             self._tell(session, Wake())  # that takes as long as making one, and the list shows it
             dialog.dismiss()
 
-        question = Question("Resume without its memory", lines, "go on without")
-        self.app.push_screen(Sure(self.app.look, self.app.keys, self.app.clock, question, go_on))
+        if here == self._here():
+            self._sure(Question("Resume without its memory", lines, "go on without"), go_on)
+        else:
+            self.app.say(lines[0], severity="warning")
 
     def _tell(self, session: Session, wish: SandboxWish) -> None:
         self.app.want(Tell(session=session.id, wish=wish))
@@ -232,13 +234,6 @@ class SandboxDeeds:
         taken = [each.name for each in app.fleet.sessions]
         app.push_screen(AnotherSandbox(app.look, app.keys, session, checkpoint, taken, replays=replays))
 
-    def _be_sure(self, title: str, lines: tuple[str, ...], yes: str, session: Session, wish: SandboxWish) -> None:
-        from kasmon.tui.dialogs import Question, Sure
-
-        app, wanted = self.app, Tell(session=session.id, wish=wish)
-        question = Question(title, lines, yes)
-        app.push_screen(Sure(app.look, app.keys, app.clock, question, lambda dialog: dialog.want(wanted)))
-
     def _in_box(self, action: str) -> None:
         """A click on the line at the bottom means what the key in the box does."""
         from kasmon.tui.code_box import CodeBox
@@ -249,8 +244,7 @@ class SandboxDeeds:
 
     def _sandboxed(self) -> Session | None:
         """The selected session where it has a sandbox; says so if not."""
-        table = self.app.desk.table
-        session = table.session(table.selected) if table.selected is not None else None
+        session = self._selected()
         if session is not None and session.housing is None:
             self.app.say(f"{clean_line(session.name)} has no sandbox.", severity="warning")
             return None

@@ -1,7 +1,7 @@
 """What the keys do with the selected session: open it, tell it something, end it, see its changes and why it is so."""
 
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Final
+from collections.abc import Sequence
+from typing import Final
 
 from kasmon.clean import clean_line
 from kasmon.errors import InteractiveOnlyError, KasmonError
@@ -9,23 +9,17 @@ from kasmon.model.command import Interrupt, Mode, Stop
 from kasmon.model.session import Session
 from kasmon.model.state import ALIVE
 from kasmon.model.text import Line, Token, fitted
+from kasmon.tui.hands import Hands
 from kasmon.tui.meter import can
 from kasmon.tui.sentence import what_failed
-from kasmon.tui.world import Export, Forget, MoveTo, Restart, Tell, Wanted
-
-if TYPE_CHECKING:
-    from kasmon.tui.app import Kasmon
-    from kasmon.tui.dialogs import Question, Sure
-
+from kasmon.tui.world import Export, Forget, MoveTo, Restart, Tell
 
 EXPLAINED: Final = 12
 """So many cells of an explanation's line are the word before its text."""
 
 
-class SelectedDeeds:
-    """The hands of the app on the selected session, and the dialogs that all hands open."""
-
-    app: "Kasmon"
+class SelectedDeeds(Hands):
+    """The hands of the app on the selected session."""
 
     # The session.
 
@@ -56,7 +50,7 @@ class SelectedDeeds:
         if session is not None and not can(session, "interrupts"):
             self.app.say(f"{clean_line(session.name)} cannot be interrupted.", severity="warning")
         elif session is not None:
-            self._want(Tell(session=session.id, wish=Interrupt()))
+            self.app.want(Tell(session=session.id, wish=Interrupt()))
 
     def stop(self) -> None:
         session = self._alive()
@@ -78,7 +72,7 @@ class SelectedDeeds:
         if session.state in ALIVE and session.generation:
             self.app.say(f"{clean_line(session.name)} runs; stop it first.", severity="warning")
         else:
-            self._want(Restart(session=session.id))
+            self.app.want(Restart(session=session.id))
 
     def move(self) -> None:
         session = self._selected()
@@ -132,7 +126,7 @@ class SelectedDeeds:
         self.app.run_worker(self._diff(session), group="dialog", exclusive=True)
 
     async def _diff(self, session: Session) -> None:
-        name, world, diff = clean_line(session.name), self.app.world, ""
+        name, world, diff, here = clean_line(session.name), self.app.world, "", self._here()
         why = f"No change of {name} has been seen."
         try:
             diff = await world.diff(session.id) if world is not None else ""
@@ -141,6 +135,8 @@ class SelectedDeeds:
         from kasmon.model.changes import split
         from kasmon.tui.diff_screen import DiffScreen
 
+        if here != self._here():
+            return
         if files := split(diff):
             self.app.push_screen(DiffScreen(self.app.look, self.app.keys, name, files))
         elif last := self.app.inside.last_diff(session.id):
@@ -161,20 +157,16 @@ class SelectedDeeds:
             self.app.run_worker(self._explain(session), group="dialog", exclusive=True)
 
     async def _explain(self, session: Session) -> None:
-        name, world = clean_line(session.name), self.app.world
+        name, world, here = clean_line(session.name), self.app.world, self._here()
         try:
             told = await world.explained(session.id) if world is not None else ()
         except KasmonError as error:
             self.app.say(what_failed(error), severity="warning")
             return
-        if told:
+        if told and here == self._here():
             self._read(f"Why {name} is {session.state}", lambda width: _explained(told, width))
 
     # Shared.
-
-    def _selected(self) -> Session | None:
-        table = self.app.desk.table
-        return table.session(table.selected) if table.selected is not None else None
 
     def _alive(self) -> Session | None:
         """The selected session if its agent runs; says so if not."""
@@ -189,24 +181,6 @@ class SelectedDeeds:
         from kasmon.tui.dialogs import Message
 
         self.app.push_screen(Message(self.app.look, self.app.keys, sessions))
-
-    def _want(self, wanted: Wanted) -> None:
-        self.app.want(wanted)
-
-    def _ask(self, title: str, lines: tuple[str, ...], yes: str, wanted: Wanted) -> None:
-        from kasmon.tui.dialogs import Question
-
-        self._sure(Question(title, lines, yes), lambda dialog: dialog.want(wanted))
-
-    def _sure(self, question: "Question", then: "Callable[[Sure], None]") -> None:
-        from kasmon.tui.dialogs import Sure
-
-        self.app.push_screen(Sure(self.app.look, self.app.keys, self.app.clock, question, then))
-
-    def _read(self, title: str, rows: Callable[[int], Sequence[Line]]) -> None:
-        from kasmon.tui.dialogs import Reading
-
-        self.app.push_screen(Reading(self.app.look, self.app.keys, title, rows))
 
 
 def _explained(told: Sequence[str], width: int) -> list[Line]:

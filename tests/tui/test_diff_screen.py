@@ -8,6 +8,7 @@ from textual.pilot import Pilot
 
 from kasmon.errors import UnableError
 from kasmon.tui.app import Kasmon
+from kasmon.tui.dialogs import NewName
 from kasmon.tui.diff_screen import DiffScreen
 from tests.fleets import fleet, working
 from tests.model.test_changes import DIFF
@@ -92,3 +93,20 @@ async def test_names_and_lines_of_a_diff_are_shown_and_never_read() -> None:
         await pilot.pause()
 
         assert cast(Kasmon, pilot.app).list_has_keys
+
+
+async def test_a_diff_that_comes_late_does_not_lie_over_what_was_opened_meanwhile() -> None:
+    """The keys for that would be its keys."""
+    app = kasmon(fleet(working("api")))
+    world = cast(StillWorld, app.world)
+    world.diffs = {"api": DIFF}
+    async with app.run_test(size=(120, 30)) as pilot:
+        await settled(pilot)
+        world.knows.clear()
+        await pilot.press("D", "r")
+        await auntil(lambda: isinstance(app.screen, NewName), what="the dialog")
+        world.knows.set()
+        await auntil(lambda: not any(each.group == "dialog" and each.is_running for each in app.workers))
+        await pilot.pause()
+
+        assert isinstance(app.screen, NewName)

@@ -111,7 +111,7 @@ class StillWorld:
         self.notices: dict[str, str] = {}
         self._secrets_go = asyncio.Event()
         self.knows = asyncio.Event()
-        """Cleared while it looks for agents and for what a sandbox gets."""
+        """Cleared while it looks for agents, for what a sandbox gets, and for what changed."""
         self.knows.set()
 
     @property
@@ -213,6 +213,7 @@ class StillWorld:
             yield await self.collided.get()
 
     async def diff(self, session: SessionId, /) -> str:
+        await self.knows.wait()
         if self.refusing is not None:
             raise self.refusing
         return self.diffs.get(session, "")
