@@ -172,7 +172,7 @@ class Inside:
             if view.is_mounted:
                 view.enter()
             else:
-                app.call_after_refresh(view.enter)
+                app.call_after_refresh(self._begin, view)
         elif self.story is not None:
             self.story.enter(self._drafts.pop(wanted, ""))
             app.add_class("-writing")
@@ -181,6 +181,11 @@ class Inside:
             return
         app.offer_keys()
         app.call_after_refresh(app.inbox.tell)
+
+    def _begin(self, view: "FocusView") -> None:
+        """*view* is there now: give it the keyboard, unless somebody has left it meanwhile."""
+        if self.terminal is view and self.app.desk.focused_inside:
+            view.enter()
 
     def leave(self) -> None:
         """The keyboard is the list's again; what was written is kept."""

@@ -15,7 +15,7 @@ from kasmon.tui.focus import FocusView
 from kasmon.tui.prompt import PromptBox
 from kasmon.tui.session import SessionView
 from kasmon.tui.world import Copy, Settings, Tell
-from tests.fleets import NOW, ended, fleet, idle, working
+from tests.fleets import NOW, ended, fleet, idle, session, working
 from tests.scenes import kasmon, settled
 from tests.talks import MAKE, long_talk, talk
 from tests.tui.worlds import StillWorld, text_of
@@ -352,3 +352,20 @@ async def test_a_program_that_ended_in_focus_is_said_to_have_ended() -> None:
         world_of(pilot).fleets.put_nowait(fleet(ended("docs", mode=Mode.TMUX)))
 
         await auntil(lambda: "its program has ended; keys go nowhere" in text_of(app))
+
+
+async def test_a_terminal_that_was_left_before_it_was_there_does_not_take_the_keyboard() -> None:
+    """As when its session is forgotten in another dashboard, or the next one that asks is gone to at once."""
+    app = kasmon(fleet(session("shell", mode=Mode.TMUX)), panes={"shell": ("$",)})
+    async with app.run_test(size=(120, 40)) as pilot:
+        await auntil(lambda: app.has_fleet)
+        app.inside.enter(SessionId("shell"))
+        view = app.inside.terminal
+        assert view is not None
+        assert not view.is_mounted
+        app.inside.leave()
+        await auntil(lambda: view.is_mounted)
+        await settled(pilot)
+
+        assert not view.is_live
+        assert app.list_has_keys
