@@ -8,9 +8,8 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, ParamSpec, TypeVar
 
-from kasmon.config import Config, Offer, parse
-from kasmon.config.file import read
-from kasmon.errors import ConfigError, KasmonError, SessionNotFoundError, of_system
+from kasmon.config import Config, Offer
+from kasmon.errors import SessionNotFoundError, of_system
 from kasmon.host.wire import FromTerminal
 from kasmon.model.candidate import Candidate
 from kasmon.model.command import Mode
@@ -24,6 +23,7 @@ from kasmon.store.log import START, Cursor
 from kasmon.supervisor.orphans import Adopter
 from kasmon.supervisor.watch import FleetWatch
 from kasmon.tui.hosts import TerminalHost
+from kasmon.tui.live_settings import LiveSettings
 from kasmon.tui.tail import follow
 from kasmon.tui.world import Confined, Heard, Recorded, Sandboxes, Settings, Wanted
 
@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 SHORTEST_SECRET: Final = 6
 """A shorter value of a variable would hide half of every card."""
 RECONCILE_S: Final = 1.0
+"""How often it is looked whether there is a plan by now, in seconds."""
 PREPARED_S: Final = 0.05
 """So long at most a fleet with a new request waits for what its card needs: a file system may not answer."""
 
@@ -67,12 +68,16 @@ class LiveWorld:
         self.watch = FleetWatch(places)
         self._fleet = Fleet()
         self._host = TerminalHost(places)
-        self._config, self._config_text = Config(), ""
+        self._settings = LiveSettings(places)
         self._wishes: LiveWishes | None = None
         self._adopter = Adopter(places)
         self._cards: dict[SessionId, tuple[str, tuple[str, ...]]] = {}
         """Of each session that asked: its project, and the values that must not stand on a card."""
         self._searcher: SearchKeeper | None = None
+
+    @property
+    def _config(self) -> Config:
+        return self._settings.config
 
     def first(self) -> Fleet:
         """The fleet now, read at once: for the first frame, before there is a loop to block."""
@@ -123,16 +128,8 @@ class LiveWorld:
             return bool(self._config.plans.folders) or any(self.places.plans.iterdir())
         return False
 
-    async def settings(self) -> AsyncIterator[Settings]:
-        settings = Settings()
-        seen: object = None
-        async for _ in _touched(self.places.config):
-            stamp = await asyncio.to_thread(_stamp, self.places)
-            if stamp == seen:
-                continue
-            seen = stamp
-            settings = await asyncio.to_thread(self._read_settings, settings)
-            yield settings
+    def settings(self) -> AsyncIterator[Settings]:
+        return self._settings.changes()
 
     def transcript(self, session: SessionId, since: Cursor = START, /) -> AsyncIterator[Heard]:
         return follow(self.places, self._fleet.get(session), session, since)
@@ -286,81 +283,10 @@ class LiveWorld:
             raise SessionNotFoundError(session)
         return known
 
-    @staticmethod
-    def _own_folder() -> str:
-        """The dashboard's own; empty where that is not there any more."""
-        with contextlib.suppress(OSError):
-            return str(Path.cwd())
-        return ""
-
-    def _read_settings(self, before: Settings) -> Settings:
-        """The settings now; where the config is broken, the last good ones and what is wrong."""
-        problems: list[str] = []
-        try:
-            text = read(self.places.config_file)
-            self._config, self._config_text = parse(text, str(self.places.config_file)), text
-        except (KasmonError, OSError) as error:
-            problems.append(str(error))
-        ui = self._config.ui
-        return Settings(
-            theme=ui.theme,
-            bell=ui.bell,
-            toasts=ui.toasts,
-            finished_after_s=self._config.notify.finished_after_s,
-            preview=ui.preview,
-            ascii=ui.ascii,
-            workdir=self._own_folder(),
-            clipboard=tuple(name for name, profile in self._config.agents.items() if profile.clipboard),
-            keys=dict(self._config.keys),
-            theme_files=_theme_files(self.places.themes, problems),
-            config_path=str(self.places.config_file),
-            config_text=self._config_text,
-            problems=tuple(problems),
-        )
-
-
-def _theme_files(folder: Path, problems: list[str]) -> tuple[tuple[str, str], ...]:
-    """Path and text of the user's themes; what cannot be read is said."""
-    files: list[tuple[str, str]] = []
-    for path in sorted(folder.glob("*.toml")) if folder.is_dir() else ():
-        try:
-            files.append((str(path), path.read_text("utf-8")))
-        except (OSError, UnicodeDecodeError) as error:
-            problems.append(str(ConfigError(str(path), f"it cannot be read ({error})")))
-    return tuple(files)
-
-
-def _stamp(places: Places) -> tuple[tuple[str, int, int], ...]:
-    """What changes whenever a file of the config does."""
-    found: list[tuple[str, int, int]] = []
-    themes = places.themes.glob("*.toml") if places.themes.is_dir() else ()
-    for path in (places.config_file, *sorted(themes)):
-        with contextlib.suppress(OSError):
-            facts = path.stat()
-            found.append((str(path), facts.st_mtime_ns, facts.st_size))
-    return tuple(found)
-
 
 async def _loaded(module: str) -> None:
     """Load *module* in a thread, so that whoever imports it next holds nobody up."""
     await asyncio.to_thread(import_module, module)
-
-
-async def _touched(folder: Path) -> AsyncIterator[None]:
-    """Now, and whenever something in *folder* may have changed: at once where the system tells, else once a second."""
-    yield
-    while True:
-        if not await asyncio.to_thread(folder.is_dir):
-            await asyncio.sleep(RECONCILE_S)
-            yield
-            continue
-        await _loaded("watchfiles")
-        from watchfiles import awatch  # 40 ms of imports that nobody needs before the first picture
-
-        with contextlib.suppress(OSError, RuntimeError):
-            async for _ in awatch(folder, step=50, debounce=100, rust_timeout=1000, yield_on_timeout=True):
-                yield
-        await asyncio.sleep(RECONCILE_S)
 
 
 def _project(session: Session) -> str:
