@@ -19,6 +19,7 @@ from kasmon.tui.look import ending, foremost, session_label, state_name
 GATHER_S: Final = 1.0
 """So long the first reason waits for others to go with it, in seconds."""
 STORM_S: Final = 20.0
+"""In seconds."""
 STORM: Final = 3
 """After so many calls within `STORM_S` the next ones wait until that is over, and come as one."""
 TOGETHER: Final = 2
@@ -28,6 +29,7 @@ AGAIN_S: Final = 600.0
 NAMES: Final = 3
 """So many sessions a merged call names."""
 FLEETING: Final = frozenset({"unsure", "stuck", "limited"})
+"""Reasons that come and go."""
 BUSY: Final = frozenset({SessionState.WORKING, SessionState.ASKING})
 
 
@@ -85,6 +87,7 @@ class Alerts:
             self._told.pop((session, kind), None)
 
     def forget(self, session: SessionId) -> None:
+        """*session* is gone: nothing is told of it, nor remembered."""
         self.looked_at(session)
         self._working_since.pop(session, None)
         self._told = {key: at for key, at in self._told.items() if key[0] != session}

@@ -29,6 +29,8 @@ CHOOSING: Final = ("up", "down", "space")
 
 
 class Doing(Enum):
+    """What the person does with the request that is on the card."""
+
     READING = auto()
     REASONING = auto()
     """Writing why not."""
@@ -51,11 +53,15 @@ class CardState(msgspec.Struct, frozen=True, kw_only=True):
     sheet: Sheet
     session: Session | None
     place: int
+    """Which of those that wait it is, from 1."""
     waiting: int
     doing: Doing = Doing.READING
     armed: bool = False
+    """Whether keys count."""
     below: int = 0
+    """How many rows of the request are below what is in sight."""
     read: bool = False
+    """Whether its end was in sight."""
     picks: Picks = Picks()
     saying: Decision = Decision.DENY
     """What the reason that is written goes with."""
@@ -69,9 +75,13 @@ class CardState(msgspec.Struct, frozen=True, kw_only=True):
     left_out: tuple[Entry, ...] = ()
     """Those of the list that changed meanwhile: they get no answer."""
     spelled: str = ""
+    """What was typed so far of the tool's first letters."""
     wrong: str = ""
+    """What is wrong with what was written, or that the prompt changed; empty for nothing."""
     over: str = ""
+    """How it ended, where it did meanwhile."""
     edited: bool = False
+    """Whether another input than the agent's would be allowed."""
     in_list: bool = False
     """It stands beside the list of all requests, whose keys are not its own."""
 

@@ -52,6 +52,7 @@ class LineWidget(Widget):
         self.refresh()
 
     def line(self, width: int) -> Strip:
+        """What it shows, exactly *width* cells wide."""
         raise NotImplementedError
 
     def render_line(self, y: int) -> Strip:

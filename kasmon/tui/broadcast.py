@@ -50,7 +50,7 @@ class Broadcast(Reading):
         self._failed: dict[SessionId, str] = {}
 
     def on_mount(self) -> None:
-        super().on_mount()
+        """Called beside that of `Reading`."""
         self._send(self.sessions)
 
     def follow(self, fleet: Fleet) -> None:

@@ -30,15 +30,18 @@ class Carrier:
         self._lock = threading.Lock()
 
     def keys(self, data: bytes) -> None:
+        """Send *data*, the bytes of keys, in pieces that tmux takes quickly."""
         self.to_the_bottom()
         for at in range(0, len(data), KEYS_BYTES):
             self._link.tell(Keys(session=self._session, data=data[at : at + KEYS_BYTES]))
 
     def paste(self, text: str) -> None:
+        """Have tmux paste *text*, in brackets where the program asked for them."""
         self.to_the_bottom()
         self._link.tell(Paste(session=self._session, text=text))
 
     def scroll(self, lines: int) -> None:
+        """Go back in the history by *lines*, as far as there is any; forward where negative."""
         with self._lock:
             up = max(min(self._up + lines, self.history), 0)
             if up != self._up:

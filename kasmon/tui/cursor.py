@@ -158,11 +158,11 @@ class CursorScreen(EventScreen):
             strip.cell_length,
         )
 
-    def on_resize(self) -> None:
-        """The text flows anew, and what was under the cursor still is."""
+    def flow_anew(self) -> None:
+        """What was under the cursor still is."""
         place = self.place()
         at_end = self.above == 0 and self.cursor is not None and self.cursor >= self.shown - 1
-        super().on_resize()
+        super().flow_anew()
         if at_end:
             self.to_last()
         elif place is not None:

@@ -179,6 +179,7 @@ class Choice(Widget, can_focus=True):
 
     @property
     def value(self) -> str:
+        """The word that is chosen; empty while there is none."""
         return self.options[self.chosen] if self.options else ""
 
     def get_content_height(self, container: Size, viewport: Size, width: int) -> int:
@@ -220,6 +221,7 @@ class Choice(Widget, can_focus=True):
                 self.choose(number)
 
     def choose(self, number: int) -> None:
+        """Take the word of this number, the first being 0, and say so."""
         self.chosen = number
         self.refresh()
         self.post_message(Chosen(self))

@@ -27,6 +27,7 @@ class Told:
         self._end: Transcript | None = None
         """The end of a long story, until all of it is read."""
         self.diff = ""
+        """The last change that it told of, as a unified diff; empty where none is known."""
 
     @property
     def shown(self) -> "Transcript":
@@ -66,6 +67,7 @@ class Transcripts:
         self._told: OrderedDict[SessionId, Told] = OrderedDict()
 
     def of(self, session: SessionId) -> Told:
+        """That of *session*, which is looked at now; an empty one where none is kept."""
         told = self._told.setdefault(session, Told())
         self._told.move_to_end(session)
         while len(self._told) > KEPT:
@@ -73,6 +75,7 @@ class Transcripts:
         return told
 
     def known(self, session: SessionId) -> Told | None:
+        """That of *session*, where one is kept; this is no look at it."""
         return self._told.get(session)
 
     def drop(self, session: SessionId) -> None:

@@ -24,8 +24,11 @@ class FilterWords(LineWidget):
 
     text = ""
     is_written = False
+    """Whether it is being written now, in a box of its own."""
     shown = (0, 0)
+    """How many sessions fit, and how many there are."""
     way_out = ""
+    """The key that shows all again; empty where there is none."""
 
     def line(self, width: int) -> "Strip":
         if self.is_written:

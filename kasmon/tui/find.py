@@ -32,7 +32,9 @@ class FindWords(LineWidget):
 
     words = ""
     writing = False
+    """Whether they are being written now, in a box of its own."""
     told: Span = ("", "soft")
+    """How far the search came."""
 
     def line(self, width: int) -> "Strip":
         left: list[Span] = [] if self.writing else [(" / ", "accent.bold"), (clean_line(self.words), "text.bold")]

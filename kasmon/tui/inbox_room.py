@@ -18,6 +18,7 @@ FEW: Final = 4
 
 
 def is_beside(window: Size) -> bool:
+    """Whether the card stands beside the list."""
     return window[0] >= BESIDE_COLUMNS
 
 

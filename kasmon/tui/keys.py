@@ -1,7 +1,8 @@
 """The one table of actions: what can be done, by which keys, and where.
 
-Help, the line of keys at the bottom, the palette and the bindings all come from `ACTIONS`. A key in the config replaces
-the keys of its row (`[keys] next = "tab"`). To add a key: a row in here and an `action_...` method of its id.
+Help, the line of keys at the bottom, the palette and what a key does all come from `ACTIONS`. A key in the config
+replaces the keys of its row (`[keys] next = "tab"`). To add a key: a row in here, and by its id what it does: for the
+list, the inside of a session and everywhere a method of the deeds, else an arm in the screen that is its place.
 """
 
 from collections.abc import Iterable, Mapping

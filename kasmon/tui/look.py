@@ -274,10 +274,12 @@ def count(number: int) -> str:
 
 
 def money(usd: float) -> str:
+    """US dollars, from a hundred on without cents: $0.42, $1,204."""
     return f"${usd:.2f}" if usd < 99.995 else f"${usd:,.0f}"
 
 
 def session_tokens(session: Session) -> str:
+    """How many tokens it used, as `count` has it; empty where nobody knows."""
     return count(session.tokens.used) if session.tokens and session.tokens.used else ""
 
 

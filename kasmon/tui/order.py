@@ -20,6 +20,8 @@ DEEPEST: Final = 8
 
 
 class Sort(StrEnum):
+    """By what the list is ordered."""
+
     ATTENTION = "attention"
     NAME = "name"
     AGENT = "agent"
@@ -72,6 +74,7 @@ class Filter:
         return bool(self._words or self._fields)
 
     def takes(self, session: Session) -> bool:
+        """Whether *session* fits: each field that is named, and each word."""
         for field, wanted in self._fields:
             if not wanted & self._values(session, field):
                 return False

@@ -37,11 +37,17 @@ LINE_LEAST: Final = 16
 
 
 class Column(msgspec.Struct, frozen=True):
+    """One column of the list."""
+
     key: str
+    """What stands in it: a key of `_CELLS`."""
     title: str
     width: int
+    """In cells."""
     right: bool = False
+    """Whether it ends at the right, as numbers do."""
     sort: Sort | None = None
+    """The order that a click on its title means; None where that means nothing."""
 
 
 AGENT: Final = Column("agent", "agent", 9, sort=Sort.AGENT)

@@ -123,7 +123,13 @@ class EventScreen(Bare, Widget, can_focus=True):
         self.back_lines(-WHEEL_LINES)
 
     def on_resize(self) -> None:
-        """The text flows anew; who follows the end still does, others stay about where they were."""
+        self.flow_anew()
+
+    def flow_anew(self) -> None:
+        """It has another size: who follows the end still does, others stay about where they were.
+
+        No `on_resize` where there is more to do: Textual calls that of every class.
+        """
         width, height = self.size
         before, self._fits = self._screen.size[0], width > 1
         self._whole.clear()

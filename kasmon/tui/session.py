@@ -169,6 +169,7 @@ class SessionView(PlainVertical):
             self.find_bar.keep()
 
     def stop_reading(self) -> None:
+        """The transcript follows its end again, without cursor and search; the keyboard stays where it is."""
         if self.screen_of_events.cursor is not None:
             self.find_bar.drop()
             self.screen_of_events.read(on=False)

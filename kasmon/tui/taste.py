@@ -76,6 +76,7 @@ class Taste:
                 screen.dress(app.look)
 
     def theme_file(self, name: str) -> ThemeFile:
+        """The theme of this name, or the default where there is none."""
         theme = self.app.themes.get(name) or self.app.themes.get(DEFAULT)
         assert theme is not None
         return theme

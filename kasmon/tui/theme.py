@@ -51,6 +51,8 @@ class Colors(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
 
 class States(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The colour of each state; a crash is an ending of its own."""
+
     starting: Colour
     idle: Colour
     working: Colour
@@ -65,6 +67,8 @@ class States(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
 
 class Diff(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The lines of a diff."""
+
     added: Colour
     removed: Colour
     hunk: Colour

@@ -23,7 +23,7 @@ HEADS: Final = 2
 
 
 class Place(NamedTuple):
-    """Where something stands."""
+    """Where something stands, and how large it is: cells and rows."""
 
     x: int
     y: int

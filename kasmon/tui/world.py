@@ -50,7 +50,7 @@ class Tell(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Create(msgspec.Struct, frozen=True, kw_only=True):
-    """Start a session. An empty mode is the agent's default; an empty workdir the dashboard's own folder."""
+    """Start a session. No mode is the agent's default; an empty workdir the dashboard's own folder."""
 
     name: str
     agent: str
@@ -99,6 +99,8 @@ class Sandboxes(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Restart(msgspec.Struct, frozen=True, kw_only=True):
+    """Start an ended session again."""
+
     session: SessionId
 
 
@@ -110,6 +112,8 @@ class MoveTo(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Rename(msgspec.Struct, frozen=True, kw_only=True):
+    """Call the session *name*."""
+
     session: SessionId
     name: str
 
