@@ -48,11 +48,11 @@ class Reader(ScrollView, can_focus=False):
         """It is about to be given so many cells and rows: until a layout says it, it is drawn for those."""
         self._expected = room
 
-    def read(self, rows: Rows, *, at_end: bool = False) -> None:
+    def read(self, rows: Rows) -> None:
         """Show other rows, from their beginning."""
         self._rows, self._width, self.seen_end = rows, -1, False
         self._wrap()
-        self.scroll_to(y=len(self._drawn) if at_end else 0, animate=False, immediate=True)
+        self.scroll_to(y=0, animate=False, immediate=True)
         self._look_at_end()
         self.refresh(layout=True)
 

@@ -73,10 +73,6 @@ class SessionView(PlainVertical):
             self.screen_of_events.open(transcript, same_place=True)
         self.screen_of_events.changed()
 
-    def changed(self) -> None:
-        """The transcript grew, or what is being written did."""
-        self.screen_of_events.changed()
-
     def learn(self, session: Session) -> None:
         """The session is this now."""
         before, self.session = self.session, session

@@ -78,18 +78,6 @@ class Terminal(Widget):
         elif changed:
             self._repaint(changed)
 
-    def clear(self) -> None:
-        """Forget everything: another session's rows come next."""
-        self.columns = self.rows = 0
-        self._text, self._strips = [], []
-        self.cursor, self.modes, self.scrolled, self.history = Cursor(), Modes(), 0, 0
-        self.corner = Offset(0, 0)
-        self.refresh()
-
-    def text(self) -> list[str]:
-        """The pane's rows without their styles, as they are shown."""
-        return [self._strip(y).text for y in range(self.rows)]
-
     def _fit(self, rows: Rows) -> bool:
         """Make room for a pane of this size; whether what was known is void."""
         if not rows.full and (rows.columns, rows.height) == (self.columns, self.rows):

@@ -16,7 +16,7 @@ from kasmon.model.radar import Collides
 from kasmon.supervisor.plans.boards import Board
 from kasmon.tui.clock import Clock
 from kasmon.tui.look import Ground, Look, Span, width_of
-from kasmon.tui.wave_room import CARD, HEADS, Place, Room
+from kasmon.tui.wave_room import CARD, HEADS, Room
 from kasmon.tui.wave_words import Moment, narrow, standing, wide
 
 EDGE: Final = 2
@@ -214,10 +214,3 @@ class WaveView(ScrollView, can_focus=False):
         if at.task is not None:
             event.stop()
             self.post_message(self.Picked(at.task.id, event.chain == 2))
-
-    def place_on_screen(self, task: str) -> Place | None:
-        """Where the card of *task* is in this widget now."""
-        if (place := self.room.place(task)) is None:
-            return None
-        x, y = self.scroll_offset
-        return place._replace(x=place.x - x, y=place.y - y + self._heads)

@@ -199,7 +199,7 @@ async def test_new_facts_come_without_a_key() -> None:
         view = app_of(pilot).inside.widget
         assert isinstance(view, SessionView)
         view.transcript.add(MessageSaid(at=NOW, text="One more thing."))
-        view.changed()
+        view.screen_of_events.changed()
         await auntil(lambda: "One more thing." in text_of(pilot.app))
 
 

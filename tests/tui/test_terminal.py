@@ -136,7 +136,7 @@ async def test_a_push_for_rows_that_are_not_there_is_ignored() -> None:
         app.terminal.show(first)
         app.terminal.show(some({7: "x", -1: "y"}, first))
 
-        assert ["one", "two"] == app.terminal.text()
+        assert ["one", "two", "", "", "", ""] == seen(app.terminal)
 
 
 async def test_a_larger_pane_is_cropped_to_its_last_rows_with_text() -> None:

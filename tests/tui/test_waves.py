@@ -24,7 +24,7 @@ from kasmon.tui.theme import DEFAULT, shipped
 from kasmon.tui.wave_deeds import meant, offered
 from kasmon.tui.wave_head import asked_lines
 from kasmon.tui.wave_read import task_rows
-from kasmon.tui.wave_room import CARD, Room
+from kasmon.tui.wave_room import CARD, HEADS, Room
 from kasmon.tui.wave_screen import WaveScreen
 from kasmon.tui.wave_words import Moment, agent_of, cost, narrow, said, standing, wide
 from kasmon.tui.world import Call, Steer, TakeEdit, Wanted
@@ -607,13 +607,15 @@ async def test_a_request_that_waits_is_told_of_on_the_board_and_i_answers_it_the
 async def test_a_click_chooses_a_card_and_a_second_one_opens_it() -> None:
     async with planned(board(), shown=boards.crew()).run_test(size=(120, 40)) as pilot:
         await waves("G")(pilot)
-        place = screen_of(pilot).view.place_on_screen("3")
+        view = screen_of(pilot).view
+        place = view.room.place("3")
         assert place is not None
-        await pilot.click("#waves", offset=(place.x + 5, place.y + 1))
+        there = (place.x - view.scroll_offset.x + 5, HEADS + place.y - view.scroll_offset.y + 1)
+        await pilot.click("#waves", offset=there)
         await pilot.pause()
         assert "3" == cursor(pilot)
 
-        await pilot.click("#waves", offset=(place.x + 5, place.y + 1), times=2)
+        await pilot.click("#waves", offset=there, times=2)
         await pilot.pause()
         assert cast(Kasmon, pilot.app).desk.focused_inside
 
