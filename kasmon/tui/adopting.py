@@ -107,8 +107,7 @@ class Adopting(Dialog):
         self.begin(self.list)
 
     def _offer_keys(self) -> None:
-        arrows, enter = ("↑ ↓", "⏎") if self.look.utf8 else ("up down", "enter")
-        choosing = ((arrows, "choose"), (enter, "watch it")) if self.list.panes else ()
+        choosing = (("up down", "choose"), ("enter", "watch it")) if self.list.panes else ()
         self.offer(*choosing, ("esc", "close"))
 
     def offer_panes(self, panes: Iterable[Candidate]) -> None:

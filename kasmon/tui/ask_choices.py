@@ -11,6 +11,7 @@ from kasmon.model.text import Token, fitted
 from kasmon.tui.ask_pick import row_count
 from kasmon.tui.ask_text import note_of
 from kasmon.tui.ask_words import BLANK, CardState, Doing
+from kasmon.tui.key import shown_key
 from kasmon.tui.keys import Keys
 from kasmon.tui.lines import DrawnLine, begun, pressing, side_by_side
 from kasmon.tui.look import Look, Span, width_of
@@ -180,10 +181,9 @@ def _options(state: CardState, look: Look, keys: Keys, width: int, brief: bool) 
         lines[-1] = msgspec.structs.replace(lines[-1], right=((f"{keys.shown('own_words')} ", "faint"),))
     if lines and state.doing is Doing.READING:
         what = "send what is marked" if request.many else "send the marked one"
-        key = "⏎" if look.utf8 else "enter"
         lines += [
             BLANK,
-            _first(look, width, key, what, state.armed and state.read and bool(state.picks.picked), "enter"),
+            _first(look, width, _enter(look), what, state.armed and state.read and bool(state.picks.picked), "enter"),
         ]
     return lines
 
@@ -214,4 +214,4 @@ def _way_back(look: Look, width: int, label: str) -> DrawnLine:
 
 
 def _enter(look: Look) -> str:
-    return "⏎" if look.utf8 else "enter"
+    return shown_key("enter", look.utf8)

@@ -134,6 +134,5 @@ class Broadcast(Reading):
         self.reader.read(self._rows)
         self.reader.scroll_rows(at)
         failed = len(self._failing())
-        enter = "⏎" if self.look.utf8 else "enter"
-        again = [(enter, f"try {failed} again"), ("e", "change it for them")] if failed else []
-        self.offer(*again, ("↑ ↓" if self.look.utf8 else "up down", "scroll"), ("esc", "close"))
+        again = [("enter", f"try {failed} again"), ("e", "change it for them")] if failed else []
+        self.offer(*again, ("up down", "scroll"), ("esc", "close"))

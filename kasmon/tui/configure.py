@@ -40,8 +40,7 @@ class Configuring(Dialog):
             yield Field("Permissions", self.mode)
 
     def on_mount(self) -> None:
-        arrows, enter = ("← →", "⏎") if self.look.utf8 else ("left right", "enter")
-        self.offer((arrows, "choose"), (enter, "change"), ("tab", "next field"), ("esc", "close"))
+        self.offer(("left right", "choose"), ("enter", "change"), ("tab", "next field"), ("esc", "close"))
         self.begin(self.model if self.models else self.mode)
 
     def action_change(self) -> None:

@@ -19,6 +19,7 @@ from textual.widgets import Static
 from kasmon.errors import KasmonError
 from kasmon.model.text import Token
 from kasmon.tui.bars import Banner, Notice
+from kasmon.tui.key import shown_key
 from kasmon.tui.keys import Keys
 from kasmon.tui.lines import DrawnLine, Lines, key_line, press, pressing
 from kasmon.tui.look import Look, Span
@@ -68,8 +69,9 @@ class Dialog(Overlay):
         return ()
 
     def offer(self, *offers: tuple[str, str]) -> None:
-        """Show these keys and what they do at the foot; a click on one presses it."""
-        keys = ((key, label, pressing(key)) for key, label in offers)
+        """Show these keys (`enter`, or several: `up down`) and what they do at the foot; a click on one presses it."""
+        utf8 = self.look.utf8
+        keys = ((" ".join(shown_key(each, utf8) for each in key.split()), word, pressing(key)) for key, word in offers)
         self.foot.say(DrawnLine(), key_line(keys, (" ", "text"), gap=4))
 
     def on_action_wanted(self, message: ActionWanted) -> None:

@@ -50,9 +50,7 @@ class Message(Dialog):
 
     def on_mount(self) -> None:
         newline = self.keys.shown("newline", self.look.utf8)
-        self.offer(
-            ("⏎" if self.look.utf8 else "enter", "send"), (newline, "new line"), ("tab", "when"), ("esc", "close")
-        )
+        self.offer(("enter", "send"), (newline, "new line"), ("tab", "when"), ("esc", "close"))
         self.begin(self.query_one("#message", TextBox))
 
     def on_key(self, event: events.Key) -> None:
@@ -106,7 +104,7 @@ class NewName(Dialog):
         yield Field("New name", Line(self.session.name, id="new-name"))
 
     def on_mount(self) -> None:
-        self.offer(("⏎" if self.look.utf8 else "enter", "rename"), ("esc", "keep the name"))
+        self.offer(("enter", "rename"), ("esc", "keep the name"))
         self.begin(self.query_one("#new-name", Line))
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
@@ -175,7 +173,7 @@ class Reading(Dialog):
     def on_mount(self) -> None:
         self._share_room()
         self.reader.can_focus = True
-        self.offer(*self.offered(("↑ ↓" if self.look.utf8 else "up down", "scroll")))
+        self.offer(*self.offered(("up down", "scroll")))
         self.begin(self.reader)
 
     def offered(self, scroll: tuple[str, str]) -> Iterable[tuple[str, str]]:

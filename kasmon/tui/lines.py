@@ -16,7 +16,6 @@ from kasmon.tui.messages import ActionWanted
 
 PRESSES: Final = "press "
 """Begins the action that presses a key; its name, as Textual has it, follows."""
-SHOWN: Final = {"⏎": "enter", "esc": "escape"}
 
 
 class DrawnLine(msgspec.Struct, frozen=True):
@@ -67,8 +66,8 @@ def side_by_side(lines: Sequence[DrawnLine], width: int, gap: int = 4, first: in
 
 
 def pressing(key: str) -> str:
-    """The action that presses *key*, named as it is shown; empty where that is more than one."""
-    return "" if " " in key else f"{PRESSES}{SHOWN.get(key, key)}"
+    """The action that presses *key*, as Textual names it, or `esc`; empty where it is more than one."""
+    return "" if " " in key else f"{PRESSES}{'escape' if key == 'esc' else key}"
 
 
 def press(app: App[Any], action: str) -> bool:

@@ -69,7 +69,7 @@ class NewSession(AgentDialog):
         yield Field("Machine", self.machine)
 
     def on_mount(self) -> None:
-        self.offer(("⏎" if self.look.utf8 else "enter", "start"), ("tab", "next field"), ("esc", "close"))
+        self.offer(("enter", "start"), ("tab", "next field"), ("esc", "close"))
         self._fit()
         self.begin(self.query_one("#name", Line))
         self._name_folder()

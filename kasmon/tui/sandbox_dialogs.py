@@ -61,7 +61,7 @@ class AnotherSandbox(Dialog):
                 ("It begins with the same files, and with what could be kept of the interpreters.", Token.NOTICE),
                 ("Processes, open files and what has no name do not come along.", Token.NOTICE),
             )
-        self.offer(("⏎" if self.look.utf8 else "enter", "make it"), ("esc", "close"))
+        self.offer(("enter", "make it"), ("esc", "close"))
         self.begin(self.query_one("#another", Line))
 
     def on_input_submitted(self, event: Input.Submitted) -> None:

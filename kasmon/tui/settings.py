@@ -97,8 +97,7 @@ class SettingsDialog(Dialog):
         said += [("What you save there shows at once; so do themes beside it.", Token.FAINT)]
         said += [(clean_line(problem), Token.ERROR) for problem in self.problems]
         self.query_one("#config", Sentences).say(*said)
-        arrows = "↑ ↓" if self.look.utf8 else "up down"
-        self.offer((arrows, "show"), ("⏎" if self.look.utf8 else "enter", "keep"), ("esc", "as it was"))
+        self.offer(("up down", "show"), ("enter", "keep"), ("esc", "as it was"))
         self.begin(self.themes)
 
     def on_key(self, event: events.Key) -> None:

@@ -79,8 +79,7 @@ class OtherAgent(AgentDialog):
         yield self.why
 
     def on_mount(self) -> None:
-        enter = "⏎" if self.look.utf8 else "enter"
-        self.offer(("← →" if self.look.utf8 else "left right", "choose"), (enter, "replace"), ("esc", "close"))
+        self.offer(("left right", "choose"), ("enter", "replace"), ("esc", "close"))
         self.begin(self.agent)
 
     def on_key(self, event: events.Key) -> None:
