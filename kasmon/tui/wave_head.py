@@ -67,7 +67,7 @@ def asked_lines(board: Board | None, keys: Keys, look: Look, width: int) -> list
         return []
     lines: list[DrawnLine] = []
     if board.problem:
-        lines += _bar(f"{board.problem}", "bad", look, width)
+        lines += _bar(board.problem, "bad", look, width)
     if not board.has_begun:
         key = keys.shown("plan_edit", look.utf8)
         return lines + _bar(f"Not run yet: {key} shows what it would start, to run it.", "info", look, width)

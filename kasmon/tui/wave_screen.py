@@ -7,6 +7,7 @@ from textual import events
 from textual.app import ComposeResult
 from textual.containers import Container
 
+from kasmon.clean import clean_line
 from kasmon.model.plan.spec import Task
 from kasmon.supervisor.plans.boards import Board
 from kasmon.tui.action import Action, Where
@@ -237,7 +238,7 @@ class WaveScreen(Overlay):
     def _read(self) -> None:
         board, task = self.board, self.card
         if board is not None and task is not None:
-            title = f"Task {task.id}"
+            title = f"Task {clean_line(task.id)}"
             self.app.push_screen(Reading(self.look, self.keys, title, lambda width: task_rows(board, task, width)))
 
     def _show_edit(self) -> None:
@@ -265,4 +266,4 @@ class WaveScreen(Overlay):
             self.post_message(CommandWanted(what.wanted))
 
     def _say(self, text: str) -> None:
-        self.app.notify(text, markup=False)
+        self.app.notify(clean_line(text), markup=False)
