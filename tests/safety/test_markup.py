@@ -150,9 +150,7 @@ async def test_nothing_hostile_is_markup_anywhere() -> None:
 async def test_nothing_hostile_is_markup_on_a_card() -> None:
     stage = Stage(WORST, asks=True)
     async with stage.app.run_test(size=(120, 40), notifications=True) as pilot:
-        await pilot.pause()
-        stage.clock.forward(2.0)
-        await pilot.pause(0.15)
+        await settled(pilot)
         stage.app.inbox.open()
         await stage.visit(pilot, CARD, stage.to_card)
 
