@@ -57,8 +57,8 @@ async def test_prompts_for_an_idle_agent_wait_for_the_end_of_each_turn_in_order(
         assert ["submitted", "queued", "queued"] == states
         for count in (1, 2, 3):
             await auntil(lambda count=count: len(puppet.prompts) == count)  # type: ignore[misc]
+            await auntil(lambda count=count: 3 - count == house.session().queue)  # type: ignore[misc]
             await until_state(house, SessionState.WORKING)
-            assert 3 - count == house.session().queue
             puppet.say(turn_ended())
         await auntil(lambda: [("one", "finished"), ("two", "finished"), ("three", "finished")] == house.receipts())
 

@@ -45,7 +45,7 @@ LIST: Final = {
 """Screen -> the keys that lead there from the list, and words that stand nowhere else."""
 CARD: Final = {
     "card": ("", "Allow once"),
-    "deny": ("d n o", "⏎  deny"),
+    "deny": ("d n o", "⏎    deny"),
     "spell": ("end a", "to allow it: ___"),
     "always": ("end A", "to allow it: ___"),
     "question": ("right", "◆ question"),

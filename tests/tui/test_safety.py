@@ -343,7 +343,8 @@ OUTWARD = {
     "files": {"os.scandir"},
     "guard": {"os.execve", "os.fork"},
     "hygiene": {"os.open"},
-    "live": {"read_bytes", "read_text"},
+    "live": {"read_bytes"},
+    "live_settings": {"read_text"},
     "notify": {"os.killpg"},
     "theme": {"read_text"},
 }
