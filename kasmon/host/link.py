@@ -38,8 +38,7 @@ class HostLink:
     def __init__(self, connected: socket.socket, name: str) -> None:
         self.on_push: Callable[[FromHost], None] = lambda frame: None
         """Called on the loop with each frame that no question asked for."""
-        self.on_close: Callable[[], None] = lambda: None
-        """Called once on the loop, when the host is gone or the link was closed."""
+        self._on_close: Callable[[], None] = lambda: None
         self.welcome = Welcome(n=0, pid=0)
         self.is_open = True
         self._loop = asyncio.get_running_loop()
@@ -52,6 +51,17 @@ class HostLink:
         self._all_sent = asyncio.Event()
         self._sending = threading.Lock()
         self._loop.add_reader(connected, self._readable)
+
+    @property
+    def on_close(self) -> Callable[[], None]:
+        """Called once on the loop, when the host is gone or the link was closed; soon, if it was already."""
+        return self._on_close
+
+    @on_close.setter
+    def on_close(self, told: Callable[[], None]) -> None:
+        self._on_close = told
+        if not self.is_open:
+            self._loop.call_soon(told)
 
     @classmethod
     async def open(cls, socket_path: Path, limit_s: float = ANSWER_S, *, as_agent: bool = False) -> "HostLink":
@@ -216,7 +226,7 @@ class HostLink:
         for answer in self._asked.values():
             if not answer.done():
                 answer.set_exception(HostUnreachableError(self._name, GONE))
-        self.on_close()
+        self._on_close()
 
 
 async def _connected(path: Path, limit_s: float) -> socket.socket:

@@ -322,6 +322,19 @@ async def test_a_host_that_goes_away_answers_nobody(line: Line) -> None:
     assert [True] == closed
 
 
+async def test_who_asks_to_be_told_after_it_went_away_is_told_all_the_same(line: Line) -> None:
+    link = await HostLink.open(line.path)
+    line.connections[0].abort()
+    await auntil(lambda: not link.is_open)
+    closed: list[bool] = []
+    link.on_close = lambda: closed.append(True)
+    assert [] == closed
+    await auntil(lambda: closed)
+    await link.aclose()
+
+    assert [True] == closed
+
+
 async def test_where_nobody_listens_it_is_unreachable(house: House) -> None:
     with pytest.raises(HostUnreachableError):
         await HostLink.open(house.places.runtime / "nobody.sock")
