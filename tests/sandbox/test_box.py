@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import msgspec
+import psutil
 import pytest
 
 from kasmon.errors import NotFoundError, RefusedError, SandboxError
@@ -140,6 +141,7 @@ def test_an_interpreter_that_began_anew_meanwhile_is_told(stage: Stage) -> None:
     counted = {"bash": 7}
     stage.facts.append(msgspec.structs.replace(_last_move(stage), counters=counted))
     os.kill(pid, signal.SIGKILL)
+    until(lambda: not psutil.pid_exists(pid))  # who asks before its agent knows is told of a run that ended so
 
     stage.arrived()
 

@@ -89,7 +89,7 @@ async def test_a_sandbox_lives_on_the_dashboard_from_its_making_to_its_end(app: 
         await pilot.press("H")
         await auntil(lambda: isinstance(app.screen, SandboxScreen) and app.screen.entries)
         await until_text(pilot, "echo two > f")
-        while "› " not in next(row for row in text_of(app).splitlines() if "echo two" in row):
+        while "▌" not in next(row for row in text_of(app).splitlines() if "echo two" in row):
             await pilot.press("j")
             await pilot.pause()
         await pilot.press("D")
