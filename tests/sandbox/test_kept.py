@@ -16,7 +16,7 @@ from kasmon.errors import HostUnreachableError
 from kasmon.host.alive import lock_holder
 from kasmon.host.client import HostLink, link
 from kasmon.host.wire import Do, Focus, Keys, Watch
-from kasmon.model.command import Mode, Prompt
+from kasmon.model.command import Mode, Prompt, ReceiptState
 from kasmon.model.event import SandboxMoved, SessionEnded
 from kasmon.model.permission import SessionId
 from kasmon.model.state import SessionState
@@ -156,6 +156,7 @@ def test_looking_does_not_wake_it_and_sitting_down_or_typing_does_with_nothing_t
     until_state(kasmon, session, SessionState.IDLE)
     kasmon("send", session, "trap 'echo now $(stty size)' WINCH; echo rea''dy")
     shows(kasmon, session, "ready")
+    until(lambda: session_of(kasmon, session).receipts[-1].state is ReceiptState.FINISHED)  # its shell was asked
 
     def sleeps() -> bool:
         return bool(session_of(kasmon, session).state is SessionState.STANDBY)
