@@ -45,6 +45,7 @@ class Heard:
         self.agent = agent
         self.session: Session = created(launch, time.time())
         self.facts: list[Event] = []
+        self.states: list[SessionState] = []
         self.all: list[Event | Chunk] = []
         self.is_over = False
 
@@ -56,11 +57,16 @@ class Heard:
             if not isinstance(said, Chunk):
                 self.facts.append(said)
                 self.session = apply(self.session, said)
+                self.states.append(self.session.state)
         self.is_over = True
 
     async def until(self, state: SessionState) -> Session:
         await auntil(lambda: self.session.state is state, LIMIT_S, f"the state {state}")
         return self.session
+
+    async def until_been(self, state: SessionState) -> None:
+        """Until it was in *state* once, however shortly."""
+        await auntil(lambda: state in self.states, LIMIT_S, f"the state {state}")
 
     async def until_said(self, kind: type[Event]) -> Event:
         return await auntil(lambda: next((f for f in self.facts if type(f) is kind), None), LIMIT_S, kind.__name__)

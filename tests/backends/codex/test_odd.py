@@ -493,14 +493,14 @@ serve(thread__backgroundTerminals__list=refuse("unknown variant"))
     async def test_a_limit_is_lifted_when_its_time_has_come(self, odd: Open) -> None:
         code = """
 serve(until="turn/start"); begin_turn()
-full = {"usedPercent": 100, "resetsAt": int(time.time()) + 1}
+full = {"usedPercent": 100, "resetsAt": int(time.time()) + 2}
 notify("account/rateLimits/updated", rateLimits={"primary": full})
 end_turn("failed", message="usage limit", codexErrorInfo="usageLimitExceeded")
 serve()
 """
         async with opened(odd(code)) as heard:
             await heard.prompt("go")
-            await heard.until(SessionState.LIMITED)
+            await heard.until_been(SessionState.LIMITED)
             await heard.until_said(LimitLifted)
 
             assert SessionState.IDLE is heard.session.state
