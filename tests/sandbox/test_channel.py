@@ -384,7 +384,8 @@ def test_a_service_is_started_once_is_found_on_its_port_and_is_started_again(age
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     assert not channel.listens(port)
-    start = f"echo said; exec python3 -c 'import socket; s = socket.create_server((\"127.0.0.1\", {port})); s.accept()'"
+    code = f'import socket, time; s = socket.create_server(("127.0.0.1", {port})); time.sleep(600)'
+    start = f"echo said; exec python3 -c '{code}'"
     service = Service(name="db", port=port, start=start)
     channel.spawn(service, {"OWN": "1"})
     until(lambda: channel.listens(port))
