@@ -23,8 +23,8 @@ PAUSE_AFTER_S = 1
 TICK_S = 1.0
 """How often the owner of a hub calls `tick`."""
 
-DEAD_FORMAT = "#{W:#{P:#{pane_pid}:#{pane_dead}:#{pane_dead_status}:#{pane_dead_signal} }}"
-"""What tmux compares once a second; the pid makes a second death another one than the first."""
+DEAD_FORMAT = "#{W:#{P:#{pane_pid}#{?pane_dead,d,} }}"
+"""What tmux compares once a second, as short as can be; the pid makes a second death another one than the first."""
 
 LOOK_AGAIN = frozenset({"subscription-changed", "window-close", "unlinked-window-close", "sessions-changed"})
 
