@@ -5,7 +5,6 @@ import logging
 import math
 import time
 from collections.abc import AsyncIterator, Callable, Iterable
-from functools import partial
 from pathlib import PurePath
 from typing import Final
 
@@ -27,21 +26,21 @@ POLL_S: Final = 2.0
 log = logging.getLogger(__name__)
 
 
-async def sweeps(live: Callable[[], Iterable[Session]], *, alone: bool = False) -> AsyncIterator[Sweep]:
+async def sweeps(live: Callable[[], tuple[Session, ...]], *, alone: bool = False) -> AsyncIterator[Sweep]:
     """Yield what the radar sees now, and again after each change; never ends by itself.
 
     Args:
-        live: the sessions that count at the moment.
+        live: the sessions that count at the moment; the same tuple again costs nothing.
         alone: tell also of worktrees that have no other one to collide with.
     """
     radar = Radar(alone=alone)
     while True:
-        sessions = {session.id: session for session in live()}
-        known = _folders(sessions.values())
+        grounds = _Grounds(live)
+        sessions = {session.id: session for session in grounds.sessions}
         yield await asyncio.to_thread(radar.sweep, sessions.values())
         tops = sorted(radar.tops(session.workdir for session in sessions.values()))
         try:
-            async for stale in _stale(tops, partial(_differ, live, known)):
+            async for stale in _stale(tops, grounds.differ):
                 yield await asyncio.to_thread(radar.sweep, sessions.values(), stale)
         except (OSError, RuntimeError) as error:
             log.info("worktrees are not watched but polled: %s", error)
@@ -78,8 +77,17 @@ def _counts(_: watchfiles.Change, path: str) -> bool:
     return ".kasmon" not in parts and (".git" not in parts or parts[-1] in ("HEAD", "index"))
 
 
-def _differ(live: Callable[[], Iterable[Session]], known: frozenset[tuple[SessionId, str]]) -> bool:
-    return _folders(live()) != known
+class _Grounds:
+    """Which sessions work where, and whether that is so still."""
+
+    def __init__(self, live: Callable[[], tuple[Session, ...]]) -> None:
+        self._live = live
+        self.sessions = live()
+        self._known = _folders(self.sessions)
+
+    def differ(self) -> bool:
+        before, self.sessions = self.sessions, self._live()
+        return self.sessions is not before and _folders(self.sessions) != self._known
 
 
 def _folders(sessions: Iterable[Session]) -> frozenset[tuple[SessionId, str]]:

@@ -74,6 +74,8 @@ class LiveWorld:
         self._cards: dict[SessionId, tuple[str, tuple[str, ...]]] = {}
         """Of each session that asked: its project, and the values that must not stand on a card."""
         self._searcher: SearchKeeper | None = None
+        self._grounds_of: tuple[tuple[Session, ...], tuple[Session, ...]] = (), ()
+        """A fleet's sessions, and those of them whose files count."""
 
     @property
     def _config(self) -> Config:
@@ -224,12 +226,21 @@ class LiveWorld:
         await _loaded("kasmon.supervisor.radar_watch")
         from kasmon.supervisor.radar_watch import sweeps  # not before the first frame
 
-        async for sweep in sweeps(lambda: [s for s in self._fleet.sessions if s.exists and not s.adopted]):
+        async for sweep in sweeps(self._grounds):
             names = {session.id: session.name for session in self._fleet.sessions}
             yield {
                 session: summed([(names.get(other, other), hit) for other, hit in found])
                 for session, found in sweep.hits.items()
             }
+
+    def _grounds(self) -> tuple[Session, ...]:
+        """The sessions whose files count; the same tuple as long as the fleet is the same."""
+        fleet, grounds = self._grounds_of
+        if fleet is not self._fleet.sessions:
+            fleet = self._fleet.sessions
+            grounds = tuple(session for session in fleet if session.exists and not session.adopted)
+            self._grounds_of = fleet, grounds
+        return grounds
 
     @_in_our_words
     async def diff(self, session: SessionId, /) -> str:

@@ -112,7 +112,7 @@ async def until(seen: AsyncIterator[Sweep], name: str, *files: str) -> None:
 
 
 async def test_a_change_is_told_when_it_happens(repo: Path) -> None:
-    seen = sweeps(lambda: both(repo), alone=True)
+    seen = sweeps(lambda: tuple(both(repo)), alone=True)
     await until(seen, "one")
     change(repo, "one", 4)
 
@@ -121,7 +121,7 @@ async def test_a_change_is_told_when_it_happens(repo: Path) -> None:
 
 async def test_a_session_that_comes_is_seen(repo: Path) -> None:
     live: list[Session] = []
-    seen = sweeps(lambda: live, alone=True)
+    seen = sweeps(lambda: tuple(live), alone=True)
     assert {} == (await anext(seen)).files
     live += both(repo)
 

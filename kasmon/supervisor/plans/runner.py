@@ -131,11 +131,11 @@ class Runner:
             self._files |= {tasks[session]: files for session, files in sweep.files.items() if session in tasks}
             self._news.set()
 
-    def _own_grounds(self) -> list[Session]:
+    def _own_grounds(self) -> tuple[Session, ...]:
         """The sessions of tasks that work where no other does."""
         own = {t.id for t in self._plan.tasks if (t.worktree or self._plan.worktree) == "own"}
         of_own = {at.session for id_, at in self._book.run.tasks.items() if id_ in own and at.state in ON}
-        return [session for session in self._fleet.sessions if session.id in of_own]
+        return tuple(session for session in self._fleet.sessions if session.id in of_own)
 
     async def _step(self) -> None:
         """Look once, and begin to do whatever is next and is not being done."""
