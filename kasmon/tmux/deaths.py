@@ -1,4 +1,8 @@
-"""Which panes ended, and how, told once each. Pure: it compares what tmux said now with what it said before."""
+"""Which panes ended, and how, told once each. Pure: it compares what tmux said now with what it said before.
+
+A program that closes its terminal right before it exits, as `cat` does, may be told as ended by SIGHUP: tmux 3.3a
+closes its own end once nobody holds the other, and that signal may come before the exit.
+"""
 
 from collections.abc import Sequence
 

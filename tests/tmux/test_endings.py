@@ -31,7 +31,7 @@ ENDINGS: dict[str, tuple[list[str], Ending]] = {
     "not executable": (["/etc/passwd"], (126, None)),
     "no directory": (["true"], (127, None)),
     "children that keep the terminal": (["/bin/sh", "-c", "sleep 2 & exit 3"], (3, None)),
-    "input at its end": (["cat"], (0, None)),
+    "input at its end": (["/bin/sh", "-c", "cat; exit 0"], (0, None)),  # cat alone may be told as SIGHUP: see `deaths`
 }
 WORDS = ["exit 9 after words", "SIGABRT after words"]
 
