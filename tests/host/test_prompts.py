@@ -17,7 +17,7 @@ from kasmon.model.event import LimitReached, ReceiptMoved, SessionEnded, Session
 from kasmon.model.state import SessionState
 from tests.host.house import ME, House, do, prompt
 from tests.host.puppet import ABLE, Puppet
-from tests.waiting import auntil
+from tests.waiting import auntil, until
 
 
 def turn_ended(reason: str = "done", error: str = "") -> TurnEnded:
@@ -291,8 +291,7 @@ async def test_a_turn_may_begin_before_its_prompt_is_acknowledged(house: House, 
     async def slow(wish: Wish) -> None:
         puppet.obey(wish)
         if isinstance(wish, Prompt):
-            await auntil(lambda: puppet.waiting == 0)
-            await asyncio.sleep(0.01)
+            await asyncio.to_thread(until, lambda: house.only(TurnStarted), what="its turn in the log")
 
     puppet.on_wish = slow
     async with house.hosting(puppet):

@@ -187,9 +187,10 @@ class Dropped:
         fail()
 async def forgotten():
     asyncio.ensure_future(asyncio.to_thread(fail))
-    await asyncio.sleep(0.05)
+    while len(asyncio.all_tasks()) > 1:
+        await asyncio.sleep(0)
     asyncio.get_running_loop().call_soon(fail)
-    await asyncio.sleep(0.05)
+    await asyncio.sleep(0)
 logging.error("said %s", secret)
 warnings.warn(secret)
 thread = threading.Thread(target=fail, name="worker")

@@ -349,9 +349,9 @@ async def test_what_a_person_types_does_not_make_the_agent_work(inn: Inn) -> Non
     async with inn.serving() as link:
         session = await inn.run(link, ME, "cat")
         await inn.ready(ME)
-        for _ in range(5):
+        for typed in range(1, 6):
             link.tell(Keys(session=session, data=b"k"))
-            await asyncio.sleep(0.05)
+            await inn.shows(ME, "k" * typed)
         await auntil(lambda: "kkkkk" in inn.session(session).last_line)
 
         assert ["quiet"] == [signal.value for signal in inn.only(SignalSeen, session) if signal.source == "output"]

@@ -123,7 +123,7 @@ def test_what_ran_in_the_background_and_lay_in_memory_goes_on(kept: Kept) -> Non
 
     before = int(kept.run("print(n)"))
     assert "in memory\n" == kept.run("print(open('/run/kasmon/file').read())")
-    assert "True\n" == kept.run(f"import time; time.sleep(.1); print(n > {before})")
+    assert "on\n" == kept.run(f"while n <= {before}: time.sleep(.01)\nprint('on')")
 
 
 def test_a_memory_is_gone_on_from_once_and_never_beside_one_that_lives(kept: Kept) -> None:

@@ -49,6 +49,12 @@ def renamed(session: str, name: str) -> SessionRenamed:
     return SessionRenamed(at=NOW, session=SessionId(session), name=name)
 
 
+def names(house: House) -> list[tuple[str, str]]:
+    """Each session that was made, and the name that it was made with."""
+    facts = [fact for fact, _ in EventLog(house.places.fleet_log).read()]
+    return [(fact.launch.session, fact.launch.name) for fact in facts if isinstance(fact, SessionCreated)]
+
+
 def test_a_name_that_another_session_has_is_refused_and_nothing_is_written(house: House) -> None:
     announce(house.places, created("abcdefgh", "docs"))
     announce(house.places, created("qrstuvwx", "tests"))
@@ -69,10 +75,14 @@ def test_a_name_is_free_when_its_session_is_renamed_or_forgotten(house: House) -
     house.says(SessionForgotten(at=NOW, session=SessionId("abcdefgh")))
     announce(house.places, created("zzzzzzzz", "papers"))
 
+    assert [("qrstuvwx", "docs"), ("zzzzzzzz", "papers")] == names(house)[1:]
+
 
 def test_names_that_differ_in_case_are_two(house: House) -> None:
     announce(house.places, created("abcdefgh", "docs"))
     announce(house.places, created("qrstuvwx", "Docs"))
+
+    assert [("abcdefgh", "docs"), ("qrstuvwx", "Docs")] == names(house)
 
 
 def test_of_many_that_want_one_name_at_once_one_gets_it(house: House) -> None:

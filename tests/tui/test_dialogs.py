@@ -6,6 +6,7 @@ from typing import Any, cast
 import msgspec
 import pytest
 from textual import events
+from textual.command import Command, CommandList
 from textual.pilot import Pilot
 
 from kasmon.config.profile import Offer
@@ -681,13 +682,25 @@ async def test_the_palette_finds_what_is_only_told_of() -> None:
         assert "Requests" == max(hits, key=lambda hit: hit.score).text
 
 
+async def offered(pilot: Pilot[None], words: str) -> None:
+    """Until the palette has found all that fits what was typed, and *words* are what Enter takes."""
+    palette = pilot.app.screen
+
+    def first() -> str:
+        found = palette.query_one(CommandList)
+        searching = [worker for worker in palette.workers if worker.node is palette and not worker.is_finished]
+        return "" if searching or found.highlighted is None else str(cast(Command, found.highlighted_option).hit.text)
+
+    await auntil(lambda: words == first(), what=f"{words} in the palette")
+    await pilot.pause()
+
+
 async def test_what_the_palette_does_for_the_list_leaves_the_session_first() -> None:
     """What was written there is kept."""
     async with kasmon(fleet(idle("readme"))).run_test(size=(120, 40)) as pilot:
         await settled(pilot)
         await pilot.press("enter", *"half", "ctrl+p", *"rename")
-        await auntil(lambda: "Give it another name" in text_of(pilot.app))
-        await pilot.pause(0.3)
+        await offered(pilot, "Rename")
         await pilot.press("enter")
         await auntil(lambda: "New name" in text_of(pilot.app))
         assert not app_of(pilot).desk.has_class("-inside")
@@ -716,8 +729,7 @@ async def test_the_palette_does_what_was_chosen() -> None:
     async with kasmon(fleet(idle("readme"), idle("zoo"))).run_test(size=(120, 40)) as pilot:
         await settled(pilot)
         await pilot.press("ctrl+p", *"zoo")
-        await auntil(lambda: "zoo" in text_of(pilot.app))
-        await pilot.pause(0.3)
+        await offered(pilot, "zoo")
         await pilot.press("enter")
         await auntil(lambda: app_of(pilot).desk.has_class("-inside"))
 

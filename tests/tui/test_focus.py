@@ -172,9 +172,12 @@ async def test_no_room_at_all_is_no_size() -> None:
     async with focused() as (app, pilot):
         app.view.terminal.styles.height = 0
         await auntil(lambda: not app.view.terminal.size.height)
-        await pilot.pause(0.15)
+        await pilot.pause()
+        await auntil(lambda: app.view._resize_timer is None, what="a size that is on its way")
+        app.view.terminal.styles.height = 9
+        await auntil(lambda: Focus(session=SESSION, columns=60, rows=9) in app.link.of(Focus))
 
-        assert 1 == len(app.link.of(Focus))
+        assert 2 == len(app.link.of(Focus))
 
 
 async def test_a_storm_of_resizes_is_told_ten_times_a_second() -> None:

@@ -1,6 +1,5 @@
 """What a terminal shows of the rows that its host pushes."""
 
-import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
@@ -16,7 +15,7 @@ from textual.widgets import Static
 from kasmon.host.wire import Cursor, Modes, Rows
 from kasmon.model.permission import SessionId
 from kasmon.tui import terminal as module
-from kasmon.tui.paint import PAUSE_S, Brush, RowsUpdate
+from kasmon.tui.paint import Brush, RowsUpdate
 from kasmon.tui.sgr import strip_of
 from kasmon.tui.terminal import Terminal
 from tests.waiting import auntil
@@ -270,7 +269,6 @@ async def test_what_lies_over_a_terminal_is_not_painted_over() -> None:
         assert frames == app.frames
 
         await until_painted(app)
-        await asyncio.sleep(PAUSE_S)
         app.terminal.show(some({5: "6"}, first))
         assert app.frames > frames
 

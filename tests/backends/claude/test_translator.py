@@ -425,12 +425,14 @@ def test_a_request_that_kasmon_cannot_show_is_told() -> None:
 @pytest.mark.parametrize("name", ["turn", "edits", "subagent", "questions", "limits"])
 @pytest.mark.parametrize("broken", [None, 7, "text", [], {}, [None, 3, {"type": None}]], ids=repr)
 def test_no_field_is_taken_for_granted(name: str, broken: object) -> None:
-    """Every member of every message in turn is something else: nothing raises, and the line is not cut."""
+    """Every member of every message in turn is something else: what is made of it are facts that a log keeps."""
     for to, message in recorded(name):
         if to:
             continue
         for key in message:
-            Played().hear({**message, key: broken})
+            played = Played().hear({**message, key: broken})
             if isinstance(message[key], dict):
                 for inner in message[key]:
-                    Played().hear({**message, key: {**message[key], inner: broken}})
+                    played.hear({**message, key: {**message[key], inner: broken}})
+
+            assert played.facts == [decode(encode(fact)) for fact in played.facts]

@@ -25,6 +25,8 @@ from kasmon.model.event import (
     TurnEnded,
     TurnStarted,
     UsageReported,
+    decode,
+    encode,
 )
 from kasmon.model.permission import AskKind, Decision, digest_of
 from tests.backends.codex.replay import Replay
@@ -624,3 +626,8 @@ class TestTheRest:
         for method in replay.talk._handlers:
             replay.hear(method, params)
             replay.hear(method, {"threadId": 7, **params})
+
+        facts = [said for said in replay.said if not isinstance(said, Chunk)]
+        assert facts == [decode(encode(fact)) for fact in facts]
+        item(replay, "completed", type="agentMessage", id="later", text="goes on")
+        assert ["goes on"] == [message.text for message in replay.of_kind(MessageSaid)]

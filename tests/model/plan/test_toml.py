@@ -105,8 +105,13 @@ def test_a_time_limit_is_seconds_or_has_a_unit(written: str, seconds: float) -> 
 
 
 @pytest.mark.parametrize("written", ["inf", "1" + "0" * 400, '"1e9h"', "1" * 5000, '"' + "9" * 500 + 'h"'])
-def test_a_time_limit_of_any_size_is_no_crash(written: str) -> None:
-    faults(tasks(f'run = "a"\ntime_limit = {written}'))
+def test_a_time_limit_of_any_size_is_one_or_is_told(written: str) -> None:
+    text = tasks(f'run = "a"\ntime_limit = {written}')
+    said = faults(text)
+
+    assert (
+        all("time" in line or "digits" in line for line in said) if said else read(text, "p.toml").tasks[0].time_limit_s
+    ), said
 
 
 @pytest.mark.parametrize("written", ["0", "-1", '"soon"', "true", "nan", '"5d"', "[1]", '""'])
