@@ -62,13 +62,20 @@ class ConfigError(UsageError):
     code = "config"
 
     def __init__(
-        self, file: str, why: str, *, line: int | None = None, key: str = "", allowed: Sequence[str] = ()
+        self,
+        file: str,
+        why: str,
+        *,
+        line: int | None = None,
+        key: str = "",
+        allowed: Sequence[str] = (),
+        hint: str = "",
     ) -> None:
         self.file, self.why, self.line, self.key, self.allowed = file, why, line, key, tuple(allowed)
         place = f"{file}:{line}" if line else file
         at_key = f" at {key!r}" if key else ""
         choices = f"Allowed: {', '.join(allowed)}." if allowed else ""
-        super().__init__(f"{place}{at_key}: {why}.", hint=choices)
+        super().__init__(f"{place}{at_key}: {why}.", hint=choices or hint)
 
 
 class PlanFaultyError(UsageError):

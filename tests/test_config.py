@@ -255,11 +255,23 @@ def test_what_cannot_be_read_is_a_complaint_and_stays(places: Places, content: b
     else:
         write(places, "").write_bytes(content)
 
-    with pytest.raises(ConfigError, match=str(places.config_file)):
+    with pytest.raises(ConfigError, match=str(places.config_file)) as told:
         load(places)
+    assert told.value.hint in (
+        "Save it as UTF-8.",
+        "A file that you can read belongs there; without one the defaults hold.",
+    )
     with pytest.raises(ConfigError, match=str(places.config_file)):
         put(places, "ui.bell", "false")
     assert content is None or content == places.config_file.read_bytes()
+
+
+@pytest.mark.parametrize("text", ["[ui", "x = " + "9" * 5000], ids=["broken", "a number of 5,000 digits"])
+def test_what_is_no_toml_is_said_with_what_to_do(text: str) -> None:
+    with pytest.raises(ConfigError, match="it is no TOML") as told:
+        parse(text)
+
+    assert "Correct it there, or move the file away." == told.value.hint
 
 
 def test_a_table_of_a_shipped_profile_changes_only_what_it_mentions() -> None:

@@ -50,9 +50,10 @@ def read(path: Path) -> str:
     except FileNotFoundError:
         return ""
     except UnicodeDecodeError as error:
-        raise ConfigError(str(path), "it is not UTF-8") from error
+        raise ConfigError(str(path), "it is not UTF-8", hint="Save it as UTF-8.") from error
     except OSError as error:
-        raise ConfigError(str(path), f"it cannot be read ({error.strerror or error})") from error
+        hint = "A file that you can read belongs there; without one the defaults hold."
+        raise ConfigError(str(path), f"it cannot be read ({error.strerror or error})", hint=hint) from error
 
 
 def parse(text: str, file: str = "config", base: Config = SHIPPED_CONFIG) -> Config:
@@ -78,7 +79,9 @@ def no_toml(text: str, file: str, error: Exception) -> ConfigError:
     line = re.match(r"line (\d+)", place)
     at_end = text.count("\n") + 1 if place.startswith("end") else None
     why = f"it is no TOML: {why[:1].lower()}{why[1:]}"
-    return ConfigError(file, why, line=int(line[1]) if line else at_end)
+    return ConfigError(
+        file, why, line=int(line[1]) if line else at_end, hint="Correct it there, or move the file away."
+    )
 
 
 def line_of(text: str, path: Sequence[str]) -> int | None:

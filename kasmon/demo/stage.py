@@ -40,29 +40,21 @@ async def perform(places: Places, agents: int, seed: int, *, with_sandboxes: boo
 async def populate(places: Places, parts: Sequence[Part], seed: int) -> list[str]:
     """Start all *parts*; the sentences of those that could not be started, the others are not held up by them."""
     turn = asyncio.Semaphore(AT_ONCE)
-    ids: dict[str, asyncio.Future[SessionId]] = {
-        part.name: asyncio.get_running_loop().create_future() for part in parts
-    }
-    failures: list[str] = []
+    starting: dict[str, asyncio.Task[SessionId]] = {}
 
-    async def start(number: int, part: Part) -> None:
-        parent = await ids[part.parent] if part.parent else None
-        async with turn:
-            try:
-                async with asyncio.timeout(NEVER_READY_S if part.fate == "never ready" else None):
-                    session = await create(places, Config(), wanted(part, seed + number, places, parent))
-            except TimeoutError:  # its host goes on starting it
-                return
-            except KasmonError as error:
-                failures.append(f"{part.name}: {error}")
-                ids[part.name].cancel()
-                return
-        ids[part.name].set_result(session)
+    async def start(number: int, part: Part) -> SessionId:
+        parent = await starting[part.parent] if part.parent else None
+        async with turn, asyncio.timeout(NEVER_READY_S if part.fate == "never ready" else None):
+            session = await create(places, Config(), wanted(part, seed + number, places, parent))
         if part.fate == "host killed":
             kill_host(places, session)
+        return session
 
-    await asyncio.gather(*(start(number, part) for number, part in enumerate(parts)), return_exceptions=True)
-    return failures
+    for number, part in enumerate(parts):
+        starting[part.name] = asyncio.create_task(start(number, part))
+    ended = zip(starting, await asyncio.gather(*starting.values(), return_exceptions=True), strict=True)
+    told = ((name, error) for name, error in ended if isinstance(error, BaseException))
+    return [f"{name}: {error}" for name, error in told if not isinstance(error, TimeoutError)]  # its host goes on
 
 
 def wanted(part: Part, seed: int, places: Places, parent: SessionId | None) -> NewSession:

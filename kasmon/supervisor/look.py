@@ -112,12 +112,18 @@ def look_once(places: Places, clock: Callable[[], float] = time.time) -> Fleet:
 def no_room(places: Places) -> str:
     """Why facts cannot be written at the moment, as far as the file system says; empty where they can."""
     try:
-        room = os.statvfs(places.state)
-    except FileNotFoundError:
-        return ""
+        room = _room_of(places.state)
     except OSError as error:
         return f"cannot see {str(places.state)!r}: {error.strerror}"
     if room.f_flag & os.ST_RDONLY:
         return os.strerror(errno.EROFS)
     free_blocks = room.f_bfree if os.geteuid() == 0 else room.f_bavail
     return os.strerror(errno.ENOSPC) if room.f_blocks and free_blocks * room.f_frsize < ROOM_BYTES else ""
+
+
+def _room_of(folder: Path) -> os.statvfs_result:
+    """The file system that *folder* is on, or will be on once it is made."""
+    for place in (folder, *folder.parents):
+        with contextlib.suppress(FileNotFoundError):
+            return os.statvfs(place)
+    raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(folder))

@@ -128,9 +128,11 @@ def parse(text: str, file: str) -> ThemeFile:
         ConfigError: with the line, the key and what is allowed there.
     """
     try:
-        return msgspec.convert(tomllib.loads(text), ThemeFile)
-    except (tomllib.TOMLDecodeError, RecursionError) as error:
+        table = tomllib.loads(text)
+    except (ValueError, RecursionError) as error:  # a number of 5,000 digits is no TOMLDecodeError
         raise no_toml(text, file, error) from error
+    try:
+        return msgspec.convert(table, ThemeFile)
     except msgspec.ValidationError as error:
         raise _located(text, file, str(error)) from error
 

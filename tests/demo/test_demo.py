@@ -1,5 +1,6 @@
 """The demo: alive within seconds, every state that can be reached, nothing of the user's touched, nothing left."""
 
+import asyncio
 import json
 import os
 import signal
@@ -11,8 +12,9 @@ from typing import Any
 
 import pytest
 
-from kasmon.demo.cast import CAST, cast
+from kasmon.demo.cast import CAST, Part, cast
 from kasmon.demo.scratch import Scratch, scratch_places, sweep
+from kasmon.demo.stage import populate
 from kasmon.host.alive import lock_holder
 from kasmon.model.script import parse
 from kasmon.model.step import Bad
@@ -44,6 +46,16 @@ def test_the_cast_has_twelve_agents_in_both_modes_and_two_waves_with_peers() -> 
 def test_a_larger_demo_has_more_agents_and_a_smaller_one_the_first() -> None:
     assert 40 == sum(bool(part.script) for part in cast(40))
     assert [part.name for part in CAST[:3]] == [part.name for part in cast(3)]
+
+
+@pytest.mark.parametrize("mode", ["sdk", "no mode at all"], ids=["nothing to run", "not foreseen"])
+def test_whoever_cannot_be_started_is_told_and_holds_up_nobody_below(tmp_path: Path, mode: Any) -> None:
+    above = Part(name="above", mode=mode)
+    below = Part(name="below", mode="sdk", parent="above"), Part(name="lowest", mode="sdk", parent="below")
+
+    failures = asyncio.run(populate(scratch_places(tmp_path), [above, *below], 1))
+
+    assert ["above", "below", "lowest"] == [failure.partition(": ")[0] for failure in failures]
 
 
 @pytest.mark.story

@@ -72,6 +72,15 @@ def test_on_a_full_disk_one_that_is_there_is_found_and_no_other_is_opened(folder
     assert not folder.with_name("second").exists()
 
 
+def test_one_that_is_found_and_cannot_be_written_down_is_said_to_be_so(folder: Path) -> None:
+    gate.opened(folder, "build", [])
+    (folder / "gate.json").unlink()
+    with full_disk(), pytest.raises(SandboxError, match="the way out of 'build' could not be kept"):
+        gate.opened(folder, "build", ["example.org"])
+
+    assert ["example.org"] == gate.tell(folder, {"do": "state"})["hosts"]
+
+
 def test_one_that_died_is_opened_again_where_the_sandbox_looks_for_it(folder: Path) -> None:
     first = gate.opened(folder, "build", ["example.org"])
     os.kill(first.pid, signal.SIGKILL)

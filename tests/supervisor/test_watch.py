@@ -332,6 +332,15 @@ def test_a_full_disk_is_said(house: House, monkeypatch: pytest.MonkeyPatch) -> N
     assert {ME: SessionState.ENDED, "bbbbbbbb": SessionState.IDLE} == states(watch.look())
 
 
+def test_a_full_disk_is_said_before_anything_is_on_it(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    places = msgspec.structs.replace(house.places, state=house.folder / "not" / "made" / "kasmon")
+    room = os.statvfs(house.folder)
+    rooms = {house.folder: os.statvfs_result((*room[:3], 3, 3, *room[5:]))}
+    monkeypatch.setattr(os, "statvfs", lambda path: rooms[path] if path in rooms else path.stat())
+
+    assert "No space left on device" == look_once(places).read_only
+
+
 def test_events_are_the_facts_behind_a_cursor(house: House) -> None:
     house.has(ME, started())
     house.has("bbbbbbbb")

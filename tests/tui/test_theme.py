@@ -154,6 +154,11 @@ def test_broken_toml_is_said_with_its_line() -> None:
     assert 2 == caught.value.line
 
 
+def test_a_number_of_any_size_is_no_crash() -> None:
+    with pytest.raises(ConfigError, match="no TOML"):
+        parse(f"{MOON}\nx = {'9' * 5000}\n", "x.toml")
+
+
 def test_a_persons_theme_stands_in_for_a_shipped_one() -> None:
     shelf = Shelf()
     shelf.put((("/c/themes/nord.toml", MOON.replace("Rosé Pine Moon", "Mine")), ("/c/themes/own.toml", MOON)))

@@ -90,7 +90,10 @@ def opened(folder: Path, session: str, hosts: Sequence[str], *, owner: tuple[int
         known = _record(folder)
         if known is not None and known.pid == pid and lives(pid, known.started, known.boot):
             return known
-        return _recorded(folder, pid)
+        try:
+            return _recorded(folder, pid)
+        except OSError as error:
+            raise SandboxError(f"the way out of {session!r} could not be kept", str(error)) from error
     _ended(folder)
     is_new = not folder.exists()
     owner = owner if os.geteuid() == 0 else None
