@@ -1,5 +1,6 @@
 """The story of the whole: the dashboard is killed in the middle of it all, and nothing is lost."""
 
+import contextlib
 import os
 import signal
 from pathlib import Path
@@ -13,11 +14,24 @@ from tests.demo.outside import KASMON, Outside
 from tests.waiting import until
 
 NAMES = [part.name for part in CAST]
+LASTING = {part.name for part in CAST if part.fate != "host killed" and not part.script.endswith("crash 139\n")}
 
 
 def requests(outside: Outside, inside: Path) -> list[dict[str, Any]]:
     found: list[dict[str, Any]] = outside.ask("inbox", inside=inside)["requests"]
     return [request for request in found if request["kind"] == "permission"]
+
+
+def agents(outside: Outside, inside: Path) -> dict[str, tuple[int, float]]:
+    """Whoever is not meant to end by itself and runs: its process, and when that began."""
+    sessions = [session for session in outside.ask("ls", inside=inside)["sessions"] if session["name"] in LASTING]
+    found = {}
+    for session in sessions:
+        with contextlib.suppress(psutil.NoSuchProcess):
+            process = psutil.Process(session["pid"]) if session["pid"] else None
+            if process and process.status() != psutil.STATUS_ZOMBIE:
+                found[session["id"]] = (process.pid, process.create_time())
+    return found
 
 
 def dashboard_of(demo: int) -> int:
@@ -39,13 +53,18 @@ def test_a_killed_dashboard_opens_again_on_the_same_rows_and_requests_and_an_ans
         inside = Path(until(outside.records, what="the demo's record")[0].folder)
         waiting = until(lambda: r if len(r := requests(outside, inside)) == 5 else None, what="five requests")
 
-        os.kill(dashboard_of(demo), signal.SIGKILL)
+        dashboard = dashboard_of(demo)
+        before = agents(outside, inside)
+
+        os.kill(dashboard, signal.SIGKILL)
         outside.shows("was killed (signal 9)", "Enter opens the dashboard again")
         outside.press("Enter")
 
         outside.shows(*NAMES)
         key = ("id", "digest", "shown")
         assert [[r[k] for k in key] for r in waiting] == [[r[k] for k in key] for r in requests(outside, inside)]
+        assert before == {id_: process for id_, process in agents(outside, inside).items() if id_ in before}
+        assert {request["session"] for request in waiting} <= before.keys()
 
         outside.shows("1 of 5", "● ready")
         outside.press("a")

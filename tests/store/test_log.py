@@ -184,6 +184,22 @@ def test_foreign_bytes_in_a_log_do_not_stop_its_reader(log: EventLog) -> None:
     assert [LINES[0], LINES[2]] == [event for event, _ in log.read()]
 
 
+@pytest.mark.parametrize(
+    "foreign",
+    [b"\0\xff\xfe garbage\n", b'{"kind":"of.tomorrow"}\n{}\nnull\n\n', encode(LINES[1])[:-3], b"half a li"],
+    ids=["no text", "of tomorrow", "torn", "torn, and no JSON"],
+)
+def test_what_could_not_be_read_stays_as_it_was_whatever_comes_behind_it(log: EventLog, foreign: bytes) -> None:
+    log.path.write_bytes(encode(LINES[0]) + b"\n" + foreign)
+
+    known = list(log.read())
+    log.append(LINES[2])
+
+    assert LINES[0] == known[0][0]
+    assert log.path.read_bytes().startswith(encode(LINES[0]) + b"\n" + foreign)
+    assert LINES[2] == list(log.read())[-1][0]
+
+
 def test_a_line_of_a_megabyte_is_read_whole(log: EventLog) -> None:
     log.append(said("x" * 1_500_000))
     log.append(said("after"))
