@@ -240,6 +240,7 @@ class Modes(msgspec.Struct, frozen=True, array_like=True):
     mouse_sgr: bool = False
     cursor_keys: bool = False
     keypad: bool = False
+    """Asked by nobody; it keeps the place of those behind it in what hosts of other versions tell."""
     alternate: bool = False
     copy_mode: bool = False
 

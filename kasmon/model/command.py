@@ -217,7 +217,6 @@ class Launch(msgspec.Struct, frozen=True, kw_only=True):
     model: str = ""
     parent: SessionId | None = None
     """tmux: open a further window beside this session's."""
-    environment_names: tuple[str, ...] = ()
     task: int | None = None
     wave: int | None = None
     peers: int | None = None

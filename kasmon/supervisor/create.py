@@ -91,7 +91,6 @@ def prepare(
         prompt=wanted.prompt,
         model=resolved.model,
         parent=_parent(places, wanted.parent, resolved),
-        environment_names=tuple(own),
         task=wanted.task,
         wave=wanted.wave,
         peers=wanted.peers,

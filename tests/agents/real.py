@@ -64,7 +64,6 @@ class RealAgent:
             "backend": BACKENDS[self.name],
             "argv": (str(self.program), *self.flags),
             "workdir": str(self.workdir),
-            "environment_names": tuple(own),
         }
         return Launch(session=SessionId(session), **(fields | more))
 

@@ -69,7 +69,7 @@ def test_it_is_hidden_wherever_a_fact_holds_words(fact: Event) -> None:
 
 
 KNOWN_BY = (
-    "abilities agent backend blob boot brought by call checkpoint commit counters digest environment_names fallback "
+    "abilities agent backend blob boot brought by call checkpoint commit counters digest fallback "
     "ground kasmon machine model models name pane permission_mode permission_modes pid_boot plan remembers remote "
     "resume resume_id server_started signal snapshot socket target tool value who window within workdir workspace"
 )

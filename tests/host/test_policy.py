@@ -124,7 +124,7 @@ async def test_without_a_plan_there_is_no_rule_for_one(house: House, puppet: Pup
 
 
 async def test_what_holds_a_secret_or_hidden_characters_gets_no_rule(house: House, puppet: Puppet) -> None:
-    launch = house.wants(backend="puppet", environment_names=("TOKEN",))
+    launch = house.wants(backend="puppet")
     house.places.environment("abcdefgh").write_bytes(b"TOKEN=very-secret-value\0")
     async with house.hosting(puppet, launch):
         _, requests = await asking(

@@ -7,7 +7,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kasmon.model.event import Event, Fact, MessageSaid, RequestOpened, SessionStarted, Unknown, decode, encode
+from kasmon.model.command import Launch, Mode
+from kasmon.model.event import (
+    Event,
+    Fact,
+    MessageSaid,
+    RequestOpened,
+    SessionCreated,
+    SessionStarted,
+    Unknown,
+    decode,
+    encode,
+)
 from kasmon.model.permission import Request, RequestId, digest_of, sealed
 from tests.model.facts import KINDS, ME, TEXT, any_of, facts
 
@@ -55,6 +66,14 @@ def test_a_field_of_a_later_version_is_passed_over() -> None:
 
 def test_a_fact_of_an_earlier_version_gets_the_defaults_of_its_new_fields() -> None:
     assert SessionStarted(at=1) == decode(b'{"kind":"session.started","at":1}')
+
+
+def test_a_field_of_an_earlier_version_is_passed_over_within_a_launch_too() -> None:
+    fact = SessionCreated(at=1, launch=Launch(session=ME, name="x", agent="claude", mode=Mode.SDK, backend="claude"))
+    line = encode(fact).replace(b'"name":"x"', b'"name":"x","environment_names":["TOKEN"]')
+
+    assert b"environment_names" in line
+    assert fact == decode(line)
 
 
 def test_bytes_that_are_no_text_come_out_as_they_came_in() -> None:

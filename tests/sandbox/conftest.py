@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import psutil
 import pytest
 
 from kasmon.model.permission import SessionId
@@ -14,7 +15,7 @@ from kasmon.model.sandbox import Policy, Runtime
 from kasmon.paths import places
 from kasmon.sandbox.jail.bubblewrap import Jail
 from kasmon.sandbox.jail.ground import OF_ROOT, jail_user
-from kasmon.sandbox.jail.process import holder
+from kasmon.sandbox.jail.process import holder, tree
 from kasmon.sandbox.jail.tree import raze
 from tests.sandbox import gvisors
 from tests.sandbox.agents import Agent
@@ -63,6 +64,11 @@ class Inmate(NamedTuple):
 def policy(name: str = "a", **more: Any) -> Policy:
     """A policy of a session that is called eight times *name*."""
     return Policy(session=SessionId(name * 8), **more)
+
+
+def cpu_s(pid: int) -> float:
+    """What *pid* and all below it have computed so far, with those that they waited for, in seconds."""
+    return sum(sum(psutil.Process(each).cpu_times()[:4]) for each in tree(pid))
 
 
 def command_of(pid: int) -> bytes:

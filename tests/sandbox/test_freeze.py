@@ -14,7 +14,7 @@ from kasmon.process import fields
 from kasmon.sandbox.jail import cgroup, freeze, process
 from kasmon.sandbox.jail.process import tree
 from tests.safety.mutation import without
-from tests.sandbox.conftest import Inmate, command_of
+from tests.sandbox.conftest import Inmate, command_of, cpu_s
 from tests.sandbox.full import full_disk
 from tests.waiting import until
 
@@ -221,12 +221,12 @@ def test_a_jail_sleeps_and_comes_back_with_all_that_it_held(
     counts(one)
     until(lambda: counted(one))
     slept = one.jail.pause(one.policy, one.runtime)
-    before, used = counted(one), one.jail.usage(one.policy, one.runtime)
+    before, used_s = counted(one), cpu_s(one.runtime.pid)
 
     assert slept.held
     assert one.lives()
     one.jail.pause(one.policy, one.runtime)  # twice is once
-    assert used.cpu_s == one.jail.usage(one.policy, one.runtime).cpu_s
+    assert used_s == cpu_s(one.runtime.pid)
     assert before == counted(one)
     assert one.runtime == one.jail.resume(one.policy, one.runtime, slept)
     until(lambda: counted(one) > before)

@@ -385,7 +385,7 @@ class Weighed(Bare):
         files = [path for path in Path(self.workspace(policy)).iterdir() if path.is_file()]
         size = Size(time_s=30, cpus=1, memory_bytes=1, disk_bytes=1000)
         weight = sum(path.stat().st_size for path in files)
-        return Usage(memory_bytes=0, disk_bytes=weight, processes=1, cpu_s=0.0, allowed=size)
+        return Usage(memory_bytes=0, disk_bytes=weight, processes=1, allowed=size)
 
 
 async def test_what_fills_the_disk_is_interrupted_and_what_makes_room_is_not(

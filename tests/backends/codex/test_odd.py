@@ -176,7 +176,7 @@ serve(thread__turns__list=lambda _: {"data": [{"items": [item]}]})
 
     async def test_no_program_is_named(self, tmp_path: Path) -> None:
         with pytest.raises(AgentNotFoundError, match="'codex' is not on PATH"):
-            await backend.open(launch(argv=("codex",), workdir=str(tmp_path), environment_names=()))
+            await backend.open(launch(argv=("codex",), workdir=str(tmp_path)))
         with pytest.raises(LaunchError, match="no program is given"):
             await backend.open(launch())
 
