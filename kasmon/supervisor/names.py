@@ -80,7 +80,11 @@ def announce(places: Places, fact: SessionCreated | SessionRenamed) -> None:
 
 
 def width_cells(text: str) -> int:
-    """How many terminal cells *text* takes."""
+    """How many terminal cells *text* takes, near enough for a table: `ls` cannot wait for the tables of `wcwidth`.
+
+    Three others count on purpose as somebody else does: `model.text.cells` as the widest terminal, `host.cells` as
+    tmux, and `rich.cells` in the TUI as Textual, which draws there.
+    """
     return sum(_width(character) for character in text)
 
 

@@ -2,6 +2,7 @@
 
 from typing import ClassVar, Final
 
+from rich.cells import cell_len
 from rich.segment import Segment
 from rich.style import Style
 from textual import events
@@ -167,8 +168,8 @@ class BufferView(Widget, can_focus=True):
             nonlocal strip
             first, last = max(start, row.start), min(end, row.end)
             if first < last:
-                left = len(text[row.start : first]) if text.isascii() else _cells(text[row.start : first])
-                strip = _painted(strip, left, left + _cells(text[first:last]), style)
+                left = len(text[row.start : first]) if text.isascii() else cell_len(text[row.start : first])
+                strip = _painted(strip, left, left + cell_len(text[first:last]), style)
 
         for link in self.buffer.links(row.line):
             cells(link.start, link.end, LINKED)
@@ -222,10 +223,6 @@ class BufferView(Widget, can_focus=True):
 
     def on_mouse_scroll_down(self, event: events.MouseScrollDown) -> None:
         self.scroll(WHEEL_ROWS)
-
-
-def _cells(text: str) -> int:
-    return Strip([Segment(text)]).cell_length
 
 
 def _painted(strip: Strip, start: int, end: int, style: Style) -> Strip:

@@ -16,7 +16,8 @@ from kasmon.tui.messages import ActionWanted, FilterChanged, FilterLeft
 if TYPE_CHECKING:
     from textual import events
     from textual.strip import Strip
-    from textual.widgets import Input
+
+    from kasmon.tui.word_box import WordBox
 
 
 class FilterWords(LineWidget):
@@ -54,7 +55,7 @@ class FilterBar(Horizontal):
     def __init__(self, look: Look) -> None:
         super().__init__(id="filter")
         self.words = FilterWords(look)
-        self.box: Input | None = None
+        self.box: WordBox | None = None
         self._keys = Keys()
         self._left = asyncio.Event()
 
@@ -92,25 +93,14 @@ class FilterBar(Horizontal):
         self.set_class(bool(self.words.text), "-shown")
 
 
-def _box(text: str, keys: Keys) -> "Input":
-    from textual import events
-    from textual.widgets import Input  # heavy, and not on the way to the first frame
+def _box(text: str, keys: Keys) -> "WordBox":
+    from kasmon.tui.word_box import WordBox  # heavy, and not on the way to the first frame
 
-    from kasmon.tui.typed import act
-
-    class FilterInput(Input):
-        async def _on_key(self, event: events.Key) -> None:
-            row = keys.action(event.key, Where.FILTER)
-            if row is None:
-                await act(self, event)
-            else:
-                event.stop()
-                event.prevent_default()
-                self.post_message(FilterLeft(kept=row.id == "filter_keep"))
-
-        def watch_value(self, value: str) -> None:
-            self.post_message(FilterChanged(value))
-
-    box = FilterInput(text, placeholder="words, state:asking, wave:2, agent:claude", compact=True)
-    box.cursor_blink = False
-    return box
+    return WordBox(
+        keys,
+        Where.FILTER,
+        lambda action: FilterLeft(kept=action == "filter_keep"),
+        FilterChanged,
+        text,
+        "words, state:asking, wave:2, agent:claude",
+    )

@@ -16,7 +16,8 @@ from kasmon.tui.messages import ActionWanted
 
 if TYPE_CHECKING:
     from textual.strip import Strip
-    from textual.widgets import Input
+
+    from kasmon.tui.word_box import WordBox
 
 
 class FindChanged(Message):
@@ -50,7 +51,7 @@ class FindBar(Horizontal):
     def __init__(self, look: Look, keys: Keys) -> None:
         super().__init__(id="find")
         self.words, self.keys = FindWords(look), keys
-        self.box: Input | None = None
+        self.box: WordBox | None = None
         self.is_open = False
         """Whether something is searched for, or may be as soon as its words have come."""
 
@@ -108,25 +109,7 @@ class FindBar(Horizontal):
         self.words.refresh()
 
 
-def _box(keys: Keys) -> "Input":
-    from textual import events
-    from textual.widgets import Input  # heavy: only when somebody searches
+def _box(keys: Keys) -> "WordBox":
+    from kasmon.tui.word_box import WordBox  # heavy: only when somebody searches
 
-    from kasmon.tui.typed import act
-
-    class FindInput(Input):
-        async def _on_key(self, event: events.Key) -> None:
-            row = keys.action(event.key, Where.FIND)
-            if row is None:
-                await act(self, event)
-            else:
-                event.stop()
-                event.prevent_default()
-                self.post_message(ActionWanted(row.id))
-
-        def watch_value(self, value: str) -> None:
-            self.post_message(FindChanged(value))
-
-    box = FindInput(placeholder="words", compact=True)
-    box.cursor_blink = False
-    return box
+    return WordBox(keys, Where.FIND, ActionWanted, FindChanged)

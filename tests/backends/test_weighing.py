@@ -196,6 +196,14 @@ def test_a_shell_has_its_terminal_back_when_nothing_of_its_own_has_it(
     assert is_back is Table(entries).is_back_at_shell(1)
 
 
+def test_parents_that_were_read_as_a_ring_have_each_other_below_them_once() -> None:
+    """A table is read process by process, and a pid may belong to another one by then."""
+    ring = {2: Entry(4, 2, 2, "bash"), 3: Entry(2, 2, 2, "a"), 4: Entry(3, 2, 2, "b"), 5: Entry(4, 2, 2, "c")}
+
+    assert [3, 4, 5] == Table(ring).below(2)
+    assert False is Table(ring).is_back_at_shell(2)
+
+
 def test_this_machine_has_processes() -> None:
     assert os.getpid() in table().below(os.getppid())
 

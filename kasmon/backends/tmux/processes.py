@@ -31,11 +31,13 @@ class Table:
             self._children.setdefault(entry.parent, []).append(pid)
 
     def below(self, pid: int) -> list[int]:
-        """All that descend from *pid*, the nearest first."""
-        found = list(self._children.get(pid, ()))
+        """All that descend from *pid*, the nearest first; each once, also where parents were read as a ring."""
+        found, known = [pid], {pid}
         for one in found:
-            found += self._children.get(one, ())
-        return found
+            children = [child for child in self._children.get(one, ()) if child not in known]
+            found += children
+            known.update(children)
+        return found[1:]
 
     def is_back_at_shell(self, pid: int) -> bool | None:
         """Whether *pid* is a shell that has its terminal to itself; None where it is no shell, or not there."""
