@@ -1,7 +1,7 @@
 """The dashboard's composition root: values come in from the world, wishes go out to it.
 
 Nothing in here or below opens a file or a socket; `live.py` is the world of a real kasmon. What a key does stands in
-`deeds.py`, which keys there are in `keys.py`.
+`deeds.py`, which keys there are in `keys.py`, and who is asked where a widget tells something in `told.py`.
 """
 
 import asyncio
@@ -11,16 +11,16 @@ import locale
 from collections.abc import Callable, Iterable, Iterator
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal
+from typing import Any, ClassVar, Final, Literal
 
 from textual import events
-from textual.app import App, ComposeResult
+from textual.app import ComposeResult
 from textual.command import CommandPalette, Provider
 from textual.filter import LineFilter, Monochrome
 
 from kasmon.clean import clean_block
 from kasmon.errors import KasmonError
-from kasmon.model.command import Answer, Mode, Prompt, Requeue, Run
+from kasmon.model.command import Mode
 from kasmon.model.fleet import Fleet
 from kasmon.model.permission import SessionId
 from kasmon.tui.action import Where
@@ -33,29 +33,9 @@ from kasmon.tui.desk import Desk
 from kasmon.tui.hygiene import keep_clean
 from kasmon.tui.inbox import Inbox
 from kasmon.tui.inside import Inside
-from kasmon.tui.keys import ACTIONS, ROWS, Keys
+from kasmon.tui.keys import ACTIONS, Keys
 from kasmon.tui.look import Look, news, session_label, state_name
-from kasmon.tui.messages import (
-    ActionWanted,
-    BoardLeft,
-    CardLeft,
-    CodeEntered,
-    CommandWanted,
-    ConfinedWanted,
-    DiffWanted,
-    FilesWanted,
-    FolderNamed,
-    HitOpened,
-    InboxLeft,
-    NewAgentWanted,
-    PlaceChanged,
-    PromptEntered,
-    SandboxDeed,
-    SandboxLooked,
-    SearchLeft,
-    SearchWanted,
-    SessionOpened,
-)
+from kasmon.tui.messages import PlaceChanged
 from kasmon.tui.notices import Toast, shortened, toasts
 from kasmon.tui.order import difference
 from kasmon.tui.overlay import Overlay
@@ -66,12 +46,10 @@ from kasmon.tui.shelf import Shelf
 from kasmon.tui.taste import Taste
 from kasmon.tui.theme import DEFAULT
 from kasmon.tui.thrift import lighten_strips
+from kasmon.tui.told import Told
 from kasmon.tui.waves import Waves
 from kasmon.tui.wishes import Wishes
-from kasmon.tui.world import Settings, Tell, Wanted, World
-
-if TYPE_CHECKING:
-    from kasmon.tui.focus import FocusView
+from kasmon.tui.world import Settings, World
 
 LATER_IMPORTS: Final = (
     "textual.widgets._text_area",
@@ -92,7 +70,7 @@ LEFT_S: Final = 1.0
 """So long at most a key waits for the one before it."""
 
 
-class Kasmon(App[None], inherit_bindings=False):
+class Kasmon(Told, inherit_bindings=False):
     """The screen over one fleet. Without a world it shows what it is given and wishes lead nowhere."""
 
     CSS_PATH = Path(__file__).with_name("kasmon.tcss")
@@ -351,124 +329,12 @@ class Kasmon(App[None], inherit_bindings=False):
         if not self.is_palette_open:
             self.push_screen(CommandPalette(placeholder="An action, or a session's name", id="--command-palette"))
 
-    # Wishes.
-
-    def action_do(self, action: str) -> None:
-        """Do what the key table calls by this id; while a session has the keyboard, nothing that is the list's."""
-        if not self.desk.focused_inside or ROWS[action].where is not Where.LIST:
-            getattr(self.deeds, action)()
-
-    def on_action_wanted(self, message: ActionWanted) -> None:
-        """What is chosen by name or by a click is meant: who is inside a session comes out for what is the list's."""
-        message.stop()
-        if self.desk.focused_inside and ROWS[message.action].where is Where.LIST:
-            self.inside.leave()
-        self.action_do(message.action)
-
-    def want(self, wanted: Wanted) -> None:
-        """Have *wanted* done; its outcome is told in a word."""
-        self.post_message(CommandWanted(wanted))
-
-    def on_command_wanted(self, message: CommandWanted) -> None:
-        message.stop()
-        wanted = message.wanted
-        if isinstance(wanted, Tell) and isinstance(wanted.wish, Answer):
-            self.inbox.sent(wanted.session, wanted.wish.request)
-        if self.world is not None:
-            self.run_worker(self.wishes.carry_out(wanted, message.token), group="wishes")
-
-    # What widgets tell.
+    # Keys.
 
     def on_place_changed(self, message: PlaceChanged) -> None:
         message.stop()
         self.offer_keys()
         self.inbox.tell()
-
-    def on_card_left(self, message: CardLeft) -> None:
-        message.stop()
-        self.inbox.close(message.put_off)
-
-    def on_inbox_left(self, message: InboxLeft) -> None:
-        message.stop()
-        self.inbox.close(message.put_off)
-
-    def on_board_left(self, message: BoardLeft) -> None:
-        message.stop()
-        self.waves.close()
-
-    def on_diff_wanted(self, message: DiffWanted) -> None:
-        message.stop()
-        if (session := self.desk.table.session(message.session)) is not None:
-            self.deeds.show_diff(session)
-
-    def on_new_agent_wanted(self, message: NewAgentWanted) -> None:
-        message.stop()
-        self.waves.replace(message.wanted)
-
-    def on_focus_view_left(self, message: "FocusView.Left") -> None:
-        message.stop()
-        if self.desk.focused_inside:
-            self.inside.leave()
-
-    def on_focus_view_read_wanted(self, message: "FocusView.ReadWanted") -> None:
-        message.stop()
-        if (session := self.desk.table.session(message.session)) is not None:
-            self.inside.read_terminal(session, message.up)
-
-    def on_focus_view_waiting_clicked(self, message: "FocusView.WaitingClicked") -> None:
-        message.stop()
-        self.inbox.open()
-
-    def on_session_opened(self, message: SessionOpened) -> None:
-        message.stop()
-        self.inbox.close(())
-        self.waves.close()
-        self.call_later(self.inside.enter, message.session)
-
-    def on_search_wanted(self, message: SearchWanted) -> None:
-        message.stop()
-        self.searching.look_for(message.words)
-
-    def on_hit_opened(self, message: HitOpened) -> None:
-        message.stop()
-        self.searching.go_to(message.hit)
-
-    def on_search_left(self, message: SearchLeft) -> None:
-        message.stop()
-        self.searching.close()
-
-    def on_prompt_entered(self, message: PromptEntered) -> None:
-        message.stop()
-        wish: Prompt | Requeue = Prompt(text=message.text, when="idle" if message.later else "now")
-        if message.changes is not None:
-            wish = Requeue(receipt=message.changes, text=message.text)
-        self.want(Tell(session=message.session, wish=wish))
-
-    def on_code_entered(self, message: CodeEntered) -> None:
-        message.stop()
-        self.want(Tell(session=message.session, wish=Run(interpreter=message.interpreter, code=message.code)))
-
-    def on_confined_wanted(self, message: ConfinedWanted) -> None:
-        message.stop()
-        self.deeds.tell_confined(message)
-
-    def on_folder_named(self, message: FolderNamed) -> None:
-        message.stop()
-        self.deeds.tell_folder(message.folder)
-
-    def on_sandbox_deed(self, message: SandboxDeed) -> None:
-        message.stop()
-        self.deeds.on_sandbox(message)
-
-    def on_sandbox_looked(self, message: SandboxLooked) -> None:
-        message.stop()
-        self.deeds.look_again(message.session)
-
-    def on_files_wanted(self, message: FilesWanted) -> None:
-        message.stop()
-        self.inside.offer_files(message.session)
-
-    # Keys.
 
     def offer_keys(self) -> None:
         """Show the keys that matter where the keyboard is now, for what the cursor is on."""
