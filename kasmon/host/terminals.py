@@ -19,7 +19,6 @@ from kasmon import __version__
 from kasmon.backends.surroundings import decoded
 from kasmon.backends.tmux import TmuxBackend
 from kasmon.backends.tmux.adopted import AdoptedBackend
-from kasmon.boot import boot
 from kasmon.config import Config, in_force
 from kasmon.errors import KasmonError, RefusedError, SessionNotFoundError, TmuxError
 from kasmon.host import handed, own_log
@@ -27,10 +26,9 @@ from kasmon.host.alive import HostLock
 from kasmon.host.book import wanted
 from kasmon.host.connection import Connection
 from kasmon.host.foreign import Foreigners
+from kasmon.host.heir import Heir
 from kasmon.host.idle import IDLE_S, LOOKS, Idleness
-from kasmon.host.life import write_off
 from kasmon.host.server import HostServer
-from kasmon.host.takeover import Estate, Fate, Left, fate, strays, survey
 from kasmon.host.tenant import Tenant
 from kasmon.host.vigil import limits_of
 from kasmon.host.wire import (
@@ -58,13 +56,8 @@ from kasmon.host.wire import (
     Welcome,
 )
 from kasmon.model.command import Launch, Mode, SandboxWish
-from kasmon.model.event import LineLost, SessionEnded
 from kasmon.model.permission import SessionId
-from kasmon.model.state import SessionState
 from kasmon.paths import Places, places
-from kasmon.process import started_at
-from kasmon.tmux import request as ask
-from kasmon.tmux.facts import PaneFacts
 
 OPEN_FILES: Final = 8192
 SESSION: Final = re.compile(r"[a-z0-9][a-z0-9-]{0,63}")
@@ -105,7 +98,7 @@ class Terminals:
         with contextlib.suppress(TmuxError):
             self._tmux = await asyncio.to_thread(line.server.version)
         try:
-            await self._take_over()
+            await Heir(self._places, line, self._foreigners, self._tenant).take_over()
             await server.start()
             await self._serve(server)
         finally:
@@ -130,83 +123,11 @@ class Terminals:
             if self._idleness.is_over(is_needed, self._clock()):
                 return
 
-    # -- what runs already
-
-    async def _take_over(self) -> None:
-        estate = await asyncio.to_thread(survey, self._places)
-        panes: dict[str, PaneFacts] = {}
-        line = self._backend.line
-        try:
-            if await line.attach():
-                panes = await line.panes()
-        except TmuxError as error:
-            log.warning("tmux cannot be used: %s", error)
-        began = await asyncio.to_thread(started_at, line.process.pid) if line.is_open and line.process else None
-        of_boot = await asyncio.to_thread(boot)
-        for left in estate.left:
-            if left.launch.adopted is not None:
-                await self._take_over_adopted(left)
-                continue
-            session, facts = left.launch.session, panes.get(left.launch.session)
-            fated = fate(left.session, facts, began, of_boot)
-            if left.launch.machine and fated is not Fate.FOUND:
-                await self._take_over_elsewhere(left, facts)
-                continue
-            match fated:
-                case Fate.FOUND:
-                    assert facts is not None
-                    with contextlib.suppress(RefusedError):
-                        await self._tenant(session).take_over(left.launch, facts)
-                case Fate.GONE:
-                    await write_off(self._places, session, SessionEnded(at=time.time(), why="its pane is gone"))
-                case Fate.LOST:
-                    why = "it ended while no host ran"
-                    await write_off(self._places, session, LineLost(at=time.time(), what="tmux server", why=why))
-                case Fate.NOTHING:
-                    if facts is not None:
-                        self._tenant(session).settle(facts.pane_id, facts.window_id)
-        self._tidy(estate, panes)
-
-    async def _take_over_adopted(self, left: Left) -> None:
-        """Go on watching a pane of the user's own, if it is still there."""
-        launch, now = left.launch, left.session
-        if not now.generation or now.state in (SessionState.ENDED, SessionState.LOST):
-            return
-        try:
-            facts = await self._foreigners.of(launch).pane(launch)
-        except TmuxError as error:
-            gone = LineLost(at=time.time(), what="tmux server", why=error.message)
-            await write_off(self._places, launch.session, gone)
-            return
-        if facts is None:
-            await write_off(self._places, launch.session, SessionEnded(at=time.time(), why="its pane is gone"))
-            return
-        with contextlib.suppress(RefusedError):
-            await self._tenant(launch.session, launch).take_over(launch, facts)
-
-    async def _take_over_elsewhere(self, left: Left, facts: PaneFacts | None) -> None:
-        """Find an agent again that lives on another machine, whatever became of its pane here."""
-        launch, now = left.launch, left.session
-        tenant = self._tenant(launch.session)
-        if facts is not None:
-            tenant.settle(facts.pane_id, facts.window_id)
-        if not now.generation or now.state is SessionState.ENDED:
-            return
-        if now.state is not SessionState.LOST:
-            why = "its pane here ended while no host ran"
-            await write_off(self._places, launch.session, LineLost(at=time.time(), what="remote line", why=why))
-        tenant.reach(launch)
+    # -- who lives here
 
     async def _tidy_foreigners(self) -> None:
         needed = [tenant.backend for tenant in self._tenants.values() if tenant.is_alive]
         await self._foreigners.tidy(needed)
-
-    def _tidy(self, estate: Estate, panes: dict[str, PaneFacts]) -> None:
-        dead, others = strays(estate, panes)
-        for facts in dead:
-            self._backend.line.submit(ask.kill_window(facts.window_id))
-        for facts in others:
-            log.warning("pane %s of %r belongs to no session; it is left alone", facts.pane_id, facts.kasmon_id)
 
     def _lost(self, why: str) -> None:
         self._lost_by(self._backend, why)

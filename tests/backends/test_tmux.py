@@ -10,7 +10,8 @@ import pytest
 
 from kasmon.backends import load, names
 from kasmon.backends.tmux import TmuxAgent, TmuxBackend
-from kasmon.backends.tmux.line import Line, Listener
+from kasmon.backends.tmux.line import Line
+from kasmon.backends.tmux.listening import Listener
 from kasmon.errors import PromptChangedError, RefusedError
 from kasmon.model.command import Answer, Launch, Mode
 from kasmon.model.permission import Decision, RequestId

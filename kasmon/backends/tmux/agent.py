@@ -19,7 +19,8 @@ from kasmon.backends.tmux.entry import Typing
 from kasmon.backends.tmux.eyes import Seen
 from kasmon.backends.tmux.hearing import Hearing
 from kasmon.backends.tmux.interruption import interrupt
-from kasmon.backends.tmux.line import Line, Listener
+from kasmon.backends.tmux.line import Line
+from kasmon.backends.tmux.listening import Listener
 from kasmon.backends.tmux.typist import Typist
 from kasmon.backends.tmux.witness import Witness
 from kasmon.clean import outgoing

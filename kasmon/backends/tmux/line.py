@@ -1,12 +1,12 @@
-"""Our tmux server on a running loop: questions are awaited, and what a pane does is told to who listens to it."""
+"""Our tmux server on a running loop: questions are awaited, and the connection is made anew where tmux ends it."""
 
 import asyncio
 import contextlib
 import logging
-import threading
 from collections.abc import Callable
 from typing import Final, TypeVar
 
+from kasmon.backends.tmux.listening import Listening
 from kasmon.backends.tmux.pump import Pump
 from kasmon.clean import outgoing
 from kasmon.errors import KasmonError, TmuxCommandError, TmuxError, TmuxServerGoneError
@@ -21,29 +21,11 @@ Answer = TypeVar("Answer")
 OnDone = Callable[[Answer | KasmonError], None]
 
 ANSWER_S: Final = 10.0
-KEPT_BYTES, KEPT_PANES = 1 << 14, 64
-"""So much of what so many panes print is kept until somebody listens to them."""
 
 log = logging.getLogger(__name__)
 
 
-class Listener:
-    """Somebody who wants to know what one pane does. Its methods are called on the loop, and must not wait."""
-
-    def printed(self, data: bytes) -> None:
-        """The pane printed *data*; empty data says that some output was not heard."""
-
-    def died(self, status: int | None, number: int | None) -> None:
-        """Its program ended, with an exit code or a signal; with neither if tmux does not know."""
-
-    def closed(self) -> None:
-        """The pane is not there any more."""
-
-    def flooded(self, is_off: bool) -> None:
-        """It prints so much that its output is not heard while *is_off*."""
-
-
-class Line:
+class Line(Listening):
     """The one control client of a tmux server. `open` starts the server where it does not run.
 
     When tmux ends the connection, a new one is made; if the server itself is gone, or another one has its place,
@@ -51,23 +33,15 @@ class Line:
     """
 
     def __init__(self, server: Server, hub: Hub | None = None) -> None:
+        hub = Hub(server) if hub is None else hub
+        super().__init__(hub, Pump(hub))
         self.server = server
         self.on_lost: Callable[[str], None] = lambda why: None
-        self._hub = Hub(server) if hub is None else hub
-        self._hub.on_output = self._printed
-        self._hub.on_death = self._died
-        self._hub.on_closed = self._closed
-        self._hub.on_flood = self._flooded
         self._hub.on_gone = self._gone
-        self._pump = Pump(self._hub)
-        self._listeners: dict[str, list[Listener]] = {}
         self._watched: dict[str, int] = {}
-        self._unheard: dict[str, bytes] = {}
         self._opening = asyncio.Lock()
         self._is_open = False
         self._process: Process | None = None
-        self._loop: asyncio.AbstractEventLoop
-        self._thread = 0
         self._reopening: asyncio.Task[None] | None = None
 
     @property
@@ -188,25 +162,7 @@ class Line:
         self._pump.stir()
         await _in_time(pasted, "paste-buffer")
 
-    # -- listening
-
-    def listen(self, pane: str, listener: Listener) -> None:
-        """From now on tell *listener* what *pane* does, and first what it printed while nobody listened."""
-        if (said := self._unheard.pop(pane, b"")) and pane not in self._listeners:
-            self._loop.call_soon(listener.printed, said)  # not now: the listener may be half made
-        self._listeners.setdefault(pane, []).append(listener)
-
-    def unlisten(self, pane: str, listener: Listener) -> None:
-        """Tell it no more; idempotent."""
-        listeners = self._listeners.get(pane, [])
-        if listener in listeners:
-            listeners.remove(listener)
-        if not listeners:
-            self._listeners.pop(pane, None)
-
-    def forget(self, pane: str) -> None:
-        """What *pane* printed until now is nobody's: another program is about to run in it."""
-        self._unheard.pop(pane, None)
+    # -- who looks on
 
     def watch(self, pane: str, by: int) -> None:
         """*pane* is looked at *by* more (or, negative, fewer) people: it is heard however much it prints."""
@@ -225,7 +181,7 @@ class Line:
     # -- the connection
 
     async def _attach(self) -> None:
-        self._loop, self._thread = asyncio.get_running_loop(), threading.get_ident()
+        self._begin()
         await asyncio.to_thread(self._hub.open)
         self._process = await asyncio.to_thread(identify, self._hub.server_pid)
         self._is_open = True
@@ -233,7 +189,7 @@ class Line:
         self._pump.begin()
 
     def _gone(self) -> None:
-        if threading.get_ident() == self._thread and self._is_open:
+        if self._is_here and self._is_open:
             self._is_open = False
             self._pump.stop()
             self._reopening = self._loop.create_task(self._reopen())
@@ -250,8 +206,7 @@ class Line:
             self.on_lost(why)
             return
         log.warning("tmux ended our connection; there is a new one")
-        for pane in list(self._listeners):
-            self._printed(pane, b"")
+        self._missed()
 
     def _awaited(self, on_done: OnDone[Answer] | None) -> OnDone[Answer]:
         """*on_done* of a question that is asked now, called on the loop whatever thread the hub is pumped in."""
@@ -263,46 +218,12 @@ class Line:
                 on_done(answer)
 
         def heard(answer: Answer | KasmonError) -> None:
-            if threading.get_ident() == self._thread:
+            if self._is_here:
                 answered(answer)
             else:
                 self._loop.call_soon_threadsafe(answered, answer)
 
         return heard
-
-    # -- what the hub tells, in whatever thread
-
-    def _each(self, pane: str, tell: Callable[[Listener], None]) -> None:
-        if threading.get_ident() != self._thread:
-            self._loop.call_soon_threadsafe(self._each, pane, tell)
-            return
-        self._pump.has_read = True
-        for listener in tuple(self._listeners.get(pane, ())):
-            tell(listener)
-
-    def _printed(self, pane: str, data: bytes) -> None:
-        if threading.get_ident() != self._thread:
-            self._loop.call_soon_threadsafe(self._printed, pane, data)
-            return
-        if pane not in self._listeners:
-            self._keep(pane, data)
-        self._each(pane, lambda listener: listener.printed(data))
-
-    def _keep(self, pane: str, data: bytes) -> None:
-        """Keep the first words of a pane that nobody listens to yet: its agent is being made."""
-        if len(kept := self._unheard.pop(pane, b"") + data) <= KEPT_BYTES:
-            self._unheard[pane] = kept
-        while len(self._unheard) > KEPT_PANES:
-            del self._unheard[next(iter(self._unheard))]
-
-    def _died(self, pane: str, status: int | None, number: int | None) -> None:
-        self._each(pane, lambda listener: listener.died(status, number))
-
-    def _closed(self, pane: str) -> None:
-        self._each(pane, lambda listener: listener.closed())
-
-    def _flooded(self, pane: str, is_off: bool) -> None:
-        self._each(pane, lambda listener: listener.flooded(is_off))
 
 
 def _settling(future: asyncio.Future[Answer]) -> OnDone[Answer]:

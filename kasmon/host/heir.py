@@ -1,0 +1,107 @@
+"""What a new tmux host does with what the one before it left: it goes on with what runs, and says what ended."""
+
+import asyncio
+import contextlib
+import logging
+import time
+from collections.abc import Callable
+
+from kasmon.backends.tmux.line import Line
+from kasmon.boot import boot
+from kasmon.errors import RefusedError, TmuxError
+from kasmon.host.foreign import Foreigners
+from kasmon.host.life import write_off
+from kasmon.host.takeover import Estate, Fate, Left, fate, strays, survey
+from kasmon.host.tenant import Tenant
+from kasmon.model.command import Launch
+from kasmon.model.event import LineLost, SessionEnded
+from kasmon.model.permission import SessionId
+from kasmon.model.state import SessionState
+from kasmon.paths import Places
+from kasmon.process import started_at
+from kasmon.tmux import request as ask
+from kasmon.tmux.facts import PaneFacts
+
+log = logging.getLogger(__name__)
+
+
+class Heir:
+    """Takes over the sessions of *here*; *tenant* gives the one of an id and its launch, as `Terminals` has it."""
+
+    def __init__(
+        self, here: Places, line: Line, foreigners: Foreigners, tenant: Callable[[SessionId, Launch], Tenant]
+    ) -> None:
+        self._places, self._line, self._foreigners, self._tenant = here, line, foreigners, tenant
+
+    async def take_over(self) -> None:
+        """Go on with what runs, and write down what became of the others."""
+        estate = await asyncio.to_thread(survey, self._places)
+        panes: dict[str, PaneFacts] = {}
+        line = self._line
+        try:
+            if await line.attach():
+                panes = await line.panes()
+        except TmuxError as error:
+            log.warning("tmux cannot be used: %s", error)
+        began = await asyncio.to_thread(started_at, line.process.pid) if line.is_open and line.process else None
+        of_boot = await asyncio.to_thread(boot)
+        for left in estate.left:
+            if left.launch.adopted is not None:
+                await self._take_over_adopted(left)
+                continue
+            session, facts = left.launch.session, panes.get(left.launch.session)
+            fated = fate(left.session, facts, began, of_boot)
+            if left.launch.machine and fated is not Fate.FOUND:
+                await self._take_over_elsewhere(left, facts)
+                continue
+            match fated:
+                case Fate.FOUND:
+                    assert facts is not None
+                    with contextlib.suppress(RefusedError):
+                        await self._tenant(session, left.launch).take_over(left.launch, facts)
+                case Fate.GONE:
+                    await write_off(self._places, session, SessionEnded(at=time.time(), why="its pane is gone"))
+                case Fate.LOST:
+                    why = "it ended while no host ran"
+                    await write_off(self._places, session, LineLost(at=time.time(), what="tmux server", why=why))
+                case Fate.NOTHING:
+                    if facts is not None:
+                        self._tenant(session, left.launch).settle(facts.pane_id, facts.window_id)
+        self._tidy(estate, panes)
+
+    async def _take_over_adopted(self, left: Left) -> None:
+        """Go on watching a pane of the user's own, if it is still there."""
+        launch, now = left.launch, left.session
+        if not now.generation or now.state in (SessionState.ENDED, SessionState.LOST):
+            return
+        try:
+            facts = await self._foreigners.of(launch).pane(launch)
+        except TmuxError as error:
+            gone = LineLost(at=time.time(), what="tmux server", why=error.message)
+            await write_off(self._places, launch.session, gone)
+            return
+        if facts is None:
+            await write_off(self._places, launch.session, SessionEnded(at=time.time(), why="its pane is gone"))
+            return
+        with contextlib.suppress(RefusedError):
+            await self._tenant(launch.session, launch).take_over(launch, facts)
+
+    async def _take_over_elsewhere(self, left: Left, facts: PaneFacts | None) -> None:
+        """Find an agent again that lives on another machine, whatever became of its pane here."""
+        launch, now = left.launch, left.session
+        tenant = self._tenant(launch.session, launch)
+        if facts is not None:
+            tenant.settle(facts.pane_id, facts.window_id)
+        if not now.generation or now.state is SessionState.ENDED:
+            return
+        if now.state is not SessionState.LOST:
+            why = "its pane here ended while no host ran"
+            await write_off(self._places, launch.session, LineLost(at=time.time(), what="remote line", why=why))
+        tenant.reach(launch)
+
+    def _tidy(self, estate: Estate, panes: dict[str, PaneFacts]) -> None:
+        dead, others = strays(estate, panes)
+        for facts in dead:
+            self._line.submit(ask.kill_window(facts.window_id))
+        for facts in others:
+            log.warning("pane %s of %r belongs to no session; it is left alone", facts.pane_id, facts.kasmon_id)
