@@ -1,6 +1,6 @@
 """When a request comes before a person: by itself where nobody is doing anything else, else as a word and a key."""
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import TYPE_CHECKING, Final
 
 from textual.timer import Timer
@@ -34,6 +34,8 @@ class Inbox:
         self._known_secrets: dict[SessionId, tuple[str, ...]] = {}
         self._projects: dict[SessionId, str] = {}
         self._changed: dict[SessionId, RequestId] = {}
+        self._gone: set[SessionId] = set()
+        """Who is not there any more, while something of them may still be kept."""
         self._shown: AskScreen | InboxScreen | None = None
         self._timer: Timer | None = None
 
@@ -44,11 +46,13 @@ class Inbox:
 
     def take(self, changed: Iterable[Session], gone: Iterable[SessionId]) -> None:
         """Learn what these sessions ask now."""
-        changed = tuple(changed)
+        changed, gone = tuple(changed), tuple(gone)
+        self._gone = (self._gone | set(gone)) - {session.id for session in changed}
         if self.queue.take(changed, gone):
             self._learn_secrets(changed)
             self._tell_screen()
             self.look_soon()
+        self._forget()
 
     def sent(self, session: SessionId, request: RequestId) -> None:
         """An answer is on its way."""
@@ -94,6 +98,7 @@ class Inbox:
             self.queue.put_off(put_off)
             screen.dismiss()
             self.app.hold_still()
+            self.app.call_later(self._forget)
             self.app.call_later(self.tell)
 
     @property
@@ -185,13 +190,25 @@ class Inbox:
         elif new:
             self.app.run_worker(self._ask_secrets(new), group="secrets")
 
-    async def _ask_secrets(self, sessions: Iterable[SessionId]) -> None:
+    async def _ask_secrets(self, sessions: Collection[SessionId]) -> None:
         assert self.app.world is not None
         for session in sessions:
             self._projects[session] = await self.app.world.project(session)
             self._known_secrets[session] = tuple(await self.app.world.secrets(session))
+        self._gone |= {session for session in sessions if self.app.desk.table.session(session) is None}
         self._tell_screen()
+        self._forget()
         self.look_soon()
+
+    def _forget(self) -> None:
+        """Keep nothing of who is gone; what is on the screen of them stays hidden as long as it is there."""
+        if not self._gone:
+            return
+        shown = frozenset() if (screen := self.screen) is None else screen.concerned
+        for session in [each for each in self._gone if each not in shown]:
+            for kept in (self._known_secrets, self._projects, self._changed):
+                kept.pop(session, None)
+            self._gone.discard(session)
 
     def _pause(self) -> None:
         if self._timer is not None:

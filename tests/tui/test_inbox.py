@@ -14,6 +14,7 @@ from tests.tui.worlds import StillWorld, text_of
 from tests.waiting import auntil
 
 QUIET = fleet(working("docs"), idle("readme"))
+QUIET_ALONE = fleet(working("docs"))
 ASKS = fleet(working("docs"), asking("readme"))
 
 
@@ -199,6 +200,35 @@ async def test_no_card_before_it_is_known_what_must_not_stand_on_it() -> None:
         await auntil(lambda: app.inbox._known_secrets)
         await pass_time(pilot, 5)
         assert app.inbox.card is not None
+
+
+async def test_secrets_of_who_is_gone_are_forgotten_once_nothing_of_them_is_on_the_screen() -> None:
+    said = command("readme", "curl --user hunter2hunter2")
+    app = kasmon(fleet(working("docs"), asking("readme", said)), secrets=["hunter2hunter2"])
+    async with app.run_test(size=(120, 40)) as pilot:
+        await settled(pilot)
+        await pilot.press("i")
+        await auntil(lambda: app.inbox.card, what="the card")
+        await show(pilot, QUIET_ALONE)
+        assert "hunter2" not in text_of(app)
+        assert app.inbox._known_secrets
+
+        app.inbox.close(())
+        await auntil(lambda: not app.inbox._known_secrets, what="no secrets any more")
+
+
+async def test_secrets_that_come_when_their_session_is_gone_are_not_kept() -> None:
+    app = kasmon(ASKS, secrets=["hunter2hunter2"])
+    world = cast(StillWorld, app.world)
+    world.holding_secrets = True
+    async with app.run_test(size=(120, 40)) as pilot:
+        await settled(pilot)
+        await show(pilot, QUIET_ALONE)
+        world.let_secrets_go()
+        await app.workers.wait_for_complete([worker for worker in app.workers if worker.group == "secrets"])
+
+        assert not app.inbox._known_secrets
+        assert not app.inbox._projects
 
 
 async def test_the_line_names_a_key_that_counts_where_the_keyboard_is() -> None:
