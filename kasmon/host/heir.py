@@ -37,13 +37,15 @@ class Heir:
         """Go on with what runs, and write down what became of the others."""
         estate = await asyncio.to_thread(survey, self._places)
         panes: dict[str, PaneFacts] = {}
-        line = self._line
+        line, began = self._line, None
+        lost = LineLost(at=time.time(), what="tmux server", why="it ended while no host ran")
         try:
             if await line.attach():
                 panes = await line.panes()
-        except TmuxError as error:
+                began = await asyncio.to_thread(started_at, line.process.pid) if line.process else None
+        except TmuxError as error:  # nobody can tell what runs: no pane is known to be gone
             log.warning("tmux cannot be used: %s", error)
-        began = await asyncio.to_thread(started_at, line.process.pid) if line.is_open and line.process else None
+            lost = LineLost(at=time.time(), what="line to tmux", why=error.message)
         of_boot = await asyncio.to_thread(boot)
         for left in estate.left:
             if left.launch.adopted is not None:
@@ -62,8 +64,7 @@ class Heir:
                 case Fate.GONE:
                     await write_off(self._places, session, SessionEnded(at=time.time(), why="its pane is gone"))
                 case Fate.LOST:
-                    why = "it ended while no host ran"
-                    await write_off(self._places, session, LineLost(at=time.time(), what="tmux server", why=why))
+                    await write_off(self._places, session, lost, may_run=lost.what == "line to tmux")
                 case Fate.NOTHING:
                     if facts is not None:
                         self._tenant(session, left.launch).settle(facts.pane_id, facts.window_id)

@@ -284,12 +284,13 @@ def _pane_pid(session: Session) -> int | None:
     return runtime.front if runtime is not None and runtime.front else session.pid
 
 
-async def write_off(places: Places, session: SessionId, event: Event) -> None:
-    """Note *event*, the end of a session that no agent is left of."""
+async def write_off(places: Places, session: SessionId, event: Event, *, may_run: bool = False) -> None:
+    """Note *event*, the end of a session that no agent is left of; of one that *may_run* nothing is taken away."""
     with contextlib.suppress(RefusedError):
         lock, pen = await _opened(places, session)
         pen.note(event)
-        await _cleared(places, session, spares_memory=isinstance(event, LineLost))
+        if not may_run:
+            await _cleared(places, session, spares_memory=isinstance(event, LineLost))
         await _closed(lock, pen, WRITTEN_S)
 
 

@@ -267,9 +267,9 @@ class SignalSeen(Fact, frozen=True, kw_only=True, tag="signal.seen"):
 
 
 class LineLost(Fact, frozen=True, kw_only=True, tag="line.lost"):
-    """The host lost what carries the session: its tmux server, or its line to another machine."""
+    """The host lost what carries the session: its tmux server, or the line to that, or to another machine."""
 
-    what: Literal["tmux server", "remote line"]
+    what: Literal["tmux server", "line to tmux", "remote line"]
     why: str = ""
 
 

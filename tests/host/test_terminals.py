@@ -26,7 +26,7 @@ from kasmon.host.alive import lock_holder
 from kasmon.host.link import HostLink
 from kasmon.host.wire import Do, Forget, Look, Quit, Read, Rename, Start
 from kasmon.model.command import Answer, Interrupt, Mode, Prompt, Stop
-from kasmon.model.event import NoticeRaised, Opened, SessionEnded, SessionStarted, SignalSeen
+from kasmon.model.event import LineLost, NoticeRaised, Opened, SessionEnded, SessionStarted, SignalSeen
 from kasmon.model.permission import AskKind, Decision, RequestId, SessionId
 from kasmon.model.state import SessionState
 from kasmon.paths import write_private
@@ -502,6 +502,26 @@ async def test_a_tmux_that_is_too_old_is_named(inn: Inn, monkeypatch: pytest.Mon
     async with inn.serving() as link:
         with pytest.raises(TmuxTooOldError, match=r"tmux 2\.6 is too old"):
             await inn.run(link, ME, "cat")
+
+
+async def test_where_tmux_cannot_be_used_nobody_is_said_to_have_ended_and_the_next_host_finds_them(
+    inn: Inn, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever starts a host may have another tmux, or none: that is told, and is no end of anything."""
+    async with inn.serving() as link:
+        session = await inn.run(link, ME, "cat")
+        await inn.ready(ME)
+
+    with monkeypatch.context() as other:
+        other.setenv("KASMON_TMUX", "no-such-tmux")
+        async with inn.serving():
+            assert S.LOST is inn.session(session).state
+            (lost,) = inn.only(LineLost, session)
+            assert ("line to tmux", "'no-such-tmux' is not installed or not on PATH.") == (lost.what, lost.why)
+
+    async with inn.serving():
+        assert inn.session(session).exists
+        assert S.LOST is not inn.session(session).state
 
 
 # The host itself

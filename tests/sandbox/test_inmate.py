@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from kasmon.host.alive import lock_holder
-from kasmon.model.event import NoticeRaised, SandboxMoved
+from kasmon.model.event import LineLost, NoticeRaised, SandboxMoved
 from kasmon.model.permission import SessionId
 from kasmon.model.state import SessionState
 from kasmon.process import is_running, started_at
@@ -171,6 +171,22 @@ def test_it_sleeps_when_nobody_uses_it_and_a_prompt_wakes_it_first(kasmon: Line,
     shows(kasmon, session, "again")
     until_state(kasmon, session, SessionState.STANDBY)
     assert 0 == kasmon("stop", session).code
+
+
+def test_it_runs_on_while_its_host_cannot_use_tmux(kasmon: Line, workdir: Path) -> None:
+    session = started(kasmon, workdir)
+    until_state(kasmon, session, SessionState.IDLE)
+    agent = session_of(kasmon, session).pid
+    born = started_at(agent)
+    killed_host(kasmon)
+    assert 0 != kasmon("send", session, "true", KASMON_TMUX="no-such-tmux").code
+    until(lambda: facts(kasmon, session, LineLost), LIMIT_S)
+    killed_host(kasmon)
+
+    assert 0 == kasmon("new", "other", "--dir", str(workdir), "--", "cat").code
+    assert 0 == kasmon("send", session, "echo ag''ain").code
+    shows(kasmon, session, "again")
+    assert (agent, True) == (session_of(kasmon, session).pid, is_running(agent, born))
 
 
 def test_what_works_does_not_sleep_and_what_sleeps_is_woken_by_hand(kasmon: Line, workdir: Path) -> None:
