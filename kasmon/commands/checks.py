@@ -12,6 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
+from kasmon.charset import wants_ascii
 from kasmon.commands import browsing, serving
 from kasmon.commands.check import Check, Level
 from kasmon.commands.check_agents import agents, fallbacks, hooks, statuses, versions
@@ -115,7 +116,7 @@ def terminal(environment: Mapping[str, str]) -> Iterator[Check]:
     yield Check(
         id="terminal", level="warn" if small else "ok", text=text, fix="Make it 80x24 or larger." if small else ""
     )
-    encoding = sys.stdout.encoding or "none"
+    encoding = "ASCII, as its locale says" if wants_ascii() else sys.stdout.encoding or "none"
     utf8 = is_utf8()
     fix = "" if utf8 else "Set LANG to a UTF-8 locale, for example C.UTF-8; until then shapes are ASCII."
     yield Check(id="encoding", level="ok" if utf8 else "warn", text=f"the terminal's encoding is {encoding}", fix=fix)

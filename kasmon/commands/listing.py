@@ -4,6 +4,7 @@ import os
 import sys
 from collections.abc import Sequence
 
+from kasmon.charset import wants_ascii
 from kasmon.commands.objects import answer, session_object
 from kasmon.commands.output import as_json, note, say
 from kasmon.commands.table import cut, fallbacks, summary, table
@@ -83,5 +84,5 @@ def columns() -> int:
 
 
 def is_utf8() -> bool:
-    """Whether stdout takes every character."""
-    return (sys.stdout.encoding or "").lower().replace("-", "") == "utf8"
+    """Whether stdout takes every character, and whoever reads it does."""
+    return (sys.stdout.encoding or "").lower().replace("-", "") == "utf8" and not wants_ascii()

@@ -18,6 +18,7 @@ from textual.app import ComposeResult
 from textual.command import CommandPalette, Provider
 from textual.filter import LineFilter, Monochrome
 
+from kasmon.charset import wants_ascii
 from kasmon.clean import clean_block
 from kasmon.errors import KasmonError
 from kasmon.model.command import Mode
@@ -361,4 +362,4 @@ class Kasmon(Told, inherit_bindings=False):
 def _is_utf8(settings: Settings) -> bool:
     if settings.ascii != "auto":
         return settings.ascii == "no"
-    return locale.getencoding().lower().replace("-", "") == "utf8"
+    return locale.getencoding().lower().replace("-", "") == "utf8" and not wants_ascii()

@@ -340,6 +340,7 @@ PLACES = {
         30,
         ("worker", "o idle"),
     ),
+    "a locale that says C": ({"LANG": "C", "LC_ALL": ""}, 100, 30, ("worker", "o idle")),
     "a terminal nobody knows": ({"TERM": "nosuchterm"}, 100, 30, ("worker", "idle")),
 }
 
@@ -357,7 +358,7 @@ def test_wherever_it_opens_it_can_be_read_and_left(home: Home, place: str) -> No
         assert dashboard.before == dashboard.modes
         if place == "no colour":
             assert [] == colour_codes(dashboard.seen)
-        if place == "not UTF-8":
+        if place in ("not UTF-8", "a locale that says C"):
             assert dashboard.seen.isascii()
 
 
