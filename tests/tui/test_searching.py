@@ -11,6 +11,7 @@ from kasmon.errors import UsageError
 from kasmon.model.command import Mode
 from kasmon.model.event import MessageSaid, ToolFinished, TurnStarted
 from kasmon.model.permission import SessionId
+from kasmon.model.rows import Place
 from kasmon.model.searched import Hit, What
 from kasmon.model.session import Session
 from kasmon.supervisor.search import Found
@@ -123,19 +124,20 @@ async def test_enter_shows_the_line_of_a_transcript_and_esc_leads_back_to_the_sa
     async with searching() as pilot:
         app, asked = cast(Kasmon, pilot.app), len(world_of(pilot).searched)
         await pilot.press("enter")
-        await auntil(lambda: app.inside.story is not None and app.inside.story.find_bar.words.words == "needle")
-        await pilot.pause()
-        story = app.inside.story
-        assert story is not None
-        place = story.screen_of_events.place()
-        assert place is not None
-        row = story.transcript.lines(story.screen_of_events.size.width - 1).block(place.block)[place.row]
-        assert "row 77 needle" in row.text
+        story = await auntil(lambda: app.inside.story, what="the session")
+
+        def found() -> Place | None:
+            """The place under the cursor, once the words stand there."""
+            place = story.screen_of_events.place()
+            lines = story.transcript.lines(story.screen_of_events.size.width - 1)
+            return place if place is not None and "needle" in lines.block(place.block)[place.row].text else None
+
+        place = await auntil(found, what="the line that was found")
+        lines = story.transcript.lines(story.screen_of_events.size.width - 1)
+        assert "row 77 needle" in lines.block(place.block)[place.row].text
+        assert "needle" == story.find_bar.words.words
         await pilot.press("n")
-        await pilot.pause()
-        again = story.screen_of_events.place()
-        assert again is not None
-        assert again < place
+        await auntil(lambda: (again := found()) is not None and again < place, what="the place above")
         await pilot.press("escape")
         await auntil(lambda: isinstance(app.screen, SearchScreen))
         await pilot.pause()
