@@ -4,9 +4,10 @@ from collections.abc import Sequence
 
 from kasmon.model.glyph import GLYPHS
 from kasmon.model.text import BLANK, Line, Span, Token, cells, fitted
-from kasmon.tui.action import Group, Where
+from kasmon.tui.action import Action, Group, Where
 from kasmon.tui.keys import ACTIONS, Keys
 from kasmon.tui.look import Look
+from kasmon.tui.sentence import sentence
 
 MEANINGS = {
     "starting": "its agent is not ready yet",
@@ -40,6 +41,14 @@ MOUSE = (
     ("double click", "on a session: go into it"),
     ("wheel", "scrolls what is under it"),
 )
+HOMES = {
+    Group.REQUEST: Where.CARD,
+    Group.BOARD: Where.BOARD,
+    Group.READING: Where.READING,
+    Group.QUEUE: Where.QUEUE,
+    Group.SEARCH: Where.SEARCH,
+}
+"""Where the keys of a group count, which its heading says; those of any other group count in the list."""
 INDENT = 2
 GAP = 2
 LEAST_COLUMN = 16
@@ -53,11 +62,11 @@ def help_rows(keys: Keys, look: Look, width: int) -> Sequence[Line]:
     longest = max(cells(keys.all_shown(row.id, utf8)) for row in ACTIONS)
     column = min(GAP + longest, max(LEAST_COLUMN, width // 3))
     for group in Group:
-        mine = [row for row in ACTIONS if row.group is group and keys.of(row.id)]
-        rows += [BLANK, Line(((group.value, Token.HEADING),))] if mine else []
-        for row in mine:
-            place = "" if row.where in (Where.LIST, Where.CARD) else f" ({row.where.value})"
-            rows += _entry(keys.all_shown(row.id, utf8), f"{row.help}{place}", column, width)
+        for place, mine in _places(group, keys).items():
+            rows += [BLANK, Line(((sentence(place), Token.HEADING),))]
+            for row in mine:
+                word = " (everywhere)" if row.where is Where.EVERYWHERE else ""
+                rows += _entry(keys.all_shown(row.id, utf8), f"{row.help}{word}", column, width)
     shown = [(f"{GLYPHS[state][shapes]}  {state}", meaning) for state, meaning in MEANINGS.items()]
     shown += [(look.mark(mark), meaning) for mark, meaning in MARK_MEANINGS]
     shown += [(words.replace("×", look.mark("times")), meaning) for words, meaning in WORDS]
@@ -66,6 +75,15 @@ def help_rows(keys: Keys, look: Look, width: int) -> Sequence[Line]:
         for what, meaning in entries:
             rows += _entry(what, meaning, column, width)
     return rows[1:]
+
+
+def _places(group: Group, keys: Keys) -> dict[str, list[Action]]:
+    """The actions of *group* that have a key: under its heading, and under the name of each other place."""
+    places: dict[str, list[Action]] = {}
+    home = HOMES.get(group, Where.LIST)
+    for row in (row for row in ACTIONS if row.group is group and keys.of(row.id)):
+        places.setdefault(group.value if row.where in (home, Where.EVERYWHERE) else row.where.value, []).append(row)
+    return places
 
 
 def _entry(key: str, text: str, column: int, width: int) -> list[Line]:

@@ -50,6 +50,15 @@ def test_the_help_shows_every_key_and_every_shape() -> None:
         assert glyphs[0] in shown
 
 
+def test_the_help_says_once_where_keys_count_and_not_in_every_line() -> None:
+    shown = [line.text for line in help_rows(Keys(), LOOK, 90)]
+
+    assert 1 == sum("on the wave board" in line.casefold() or line == "The wave board" for line in shown)
+    assert ["On a sandbox"] == [line for line in shown if "on a sandbox" in line.casefold()]
+    assert shown[shown.index("On a sandbox") + 1].split() == ["j", "↓", "The", "entry", "below"]
+    assert any("This help (everywhere)" in line for line in shown), "what counts there too is said where it stands"
+
+
 @pytest.mark.parametrize("key", ["ctrl+q", "ctrl+s", "ctrl+i", "ctrl+m", "ctrl+h", "ctrl+left_square_bracket"])
 def test_keys_that_terminals_keep_for_themselves_are_free(key: str) -> None:
     assert all(key not in Keys().of(row.id) for row in ACTIONS)
