@@ -83,7 +83,7 @@ class AskFace(Vertical):
 
     def on_reader_moved(self, message: Reader.Moved) -> None:
         message.stop()
-        self._put(below=self.body.below, read=self.body.seen_end)
+        self._put(read=self.body.seen_end)
 
     def tell(self, message: Message) -> None:
         """Post *message* at the screen, a step further up: an answer is on its way when the next key is read."""
@@ -97,7 +97,8 @@ class AskFace(Vertical):
         self._put(armed=False, **changes)
 
     def _put(self, **changes: Any) -> None:
-        self._state = msgspec.structs.replace(self._state, **changes)
+        there = {"rows": self.body.rows, "ahead": self.body.ahead}
+        self._state = msgspec.structs.replace(self._state, **there, **changes)
         laid = self._laid()
         moved = laid.is_whole != self._is_whole and bool(self.request.options) and not self._edited
         self._fits, self._is_whole = laid.fits, laid.is_whole
@@ -124,7 +125,7 @@ class AskFace(Vertical):
 
     def _read_again(self) -> None:
         self.body.read(self._rows)
-        self._put(read=self.body.seen_end, below=self.body.below)
+        self._put(read=self.body.seen_end)
 
     def _rows(self, width: int) -> list[Line]:
         """What there is to read: the request, with its answers where they stand nowhere else, or the whole list."""

@@ -47,17 +47,30 @@ def in_window(columns: int, rows: int) -> tuple[int, int]:
 
 
 def laid_out(state: CardState, look: Look, keys: Keys, letters: str, now: float, room: tuple[int, int]) -> Laid:
-    """The card of *state* in *room*: cells of a row, and rows."""
+    """The card of *state* in *room*: cells of a row, and rows.
+
+    It follows from the text and where that was scrolled to, never from the rows that the text has now: a word on how
+    much is below takes a row of it, and would come and go by turns.
+    """
     width, rows = room[0], room[1] - WRITING.get(state.doing, 0)
     head = head_lines(state, look, now, width)
-    notes = note_lines(state, look, keys, letters)
+
+    def notes(below: int) -> list[DrawnLine]:
+        return note_lines(msgspec.structs.replace(state, below=below), look, keys, letters)
+
     for brief in (False, True):
         choices = choice_lines(state, look, keys, width, brief)
-        parts = [head, notes, choices]
-        if rows - sum(map(len, parts)) < ROOMY_ROWS:
-            parts = [[line for line in part if line != BLANK] for part in parts]
-        if (left := rows - sum(map(len, parts))) >= LEAST_ROWS:
-            return Laid(tuple(parts[0]), tuple(parts[1]), tuple(parts[2]), left, True, not brief)
+        for tight in (False, True):
+            parts = [head, notes(0), choices, notes(1)]
+            if tight:
+                parts = [[line for line in part if line != BLANK] for part in parts]
+            whole, left = (rows - len(parts[0]) - len(parts[2]) - len(parts[told]) for told in (1, 3))
+            least = LEAST_ROWS if tight else ROOMY_ROWS
+            if left >= least or whole >= max(least, state.rows):
+                below = 0 if state.ahead <= whole else state.ahead - left
+                said = [line for line in notes(below) if not (tight and line == BLANK)]
+                body_rows = left if below else whole
+                return Laid(tuple(parts[0]), tuple(said), tuple(parts[2]), body_rows, True, not brief)
     why = [DrawnLine(((f" {row.text}", "warn"),)) for row in fitted([(NO_ROOM, Token.TEXT)], width - 2)]
     way_out = next((line for line in choices if line.action_at(0) == "close"), choices[-1])
     return Laid(tuple(head[:1]), tuple(why), (way_out,), LEAST_ROWS, False, False)

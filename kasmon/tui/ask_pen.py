@@ -102,7 +102,7 @@ class AskPen(AskFace):
         changed = msgspec.structs.replace(self.request, input=self._edited or {}, shown="", is_diff=False)
         edited = sheet(changed, self._known())
         self.body.read(edited.rows)
-        self._change(doing=Doing.REVIEWING, wrong="", edited=True, read=self.body.seen_end, below=self.body.below)
+        self._change(doing=Doing.REVIEWING, wrong="", edited=True, read=self.body.seen_end)
 
     def _known(self) -> tuple[str, ...]:
         return self._state.sheet.known

@@ -58,8 +58,12 @@ class CardState(msgspec.Struct, frozen=True, kw_only=True):
     doing: Doing = Doing.READING
     armed: bool = False
     """Whether keys count."""
+    rows: int = 0
+    """How many the request takes, as far as that is known."""
+    ahead: int = 0
+    """Those from the first that is in sight on."""
     below: int = 0
-    """How many rows of the request are below what is in sight."""
+    """Those below what is in sight; they follow from the room there is."""
     read: bool = False
     """Whether its end was in sight."""
     picks: Picks = Picks()

@@ -236,9 +236,9 @@ class AskCard(AskVoice):
         self.body.dim(False)
         self._expect_room()
         self.body.read(self._rows)
-        self._change(read=self.body.seen_end, below=self.body.below)
+        self._change(read=self.body.seen_end)
         self._expect_room()
-        self._put(below=self.body.below)
+        self._put()
         self.tell(self.Turned())
 
     def _over(self) -> None:

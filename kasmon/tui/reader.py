@@ -62,9 +62,19 @@ class Reader(ScrollView, can_focus=False):
         self.refresh()
 
     @property
+    def rows(self) -> int:
+        """How many there are."""
+        return len(self._drawn)
+
+    @property
+    def ahead(self) -> int:
+        """How many there are from the first in sight on."""
+        return max(0, self.rows - self.scroll_offset.y)
+
+    @property
     def below(self) -> int:
         """How many rows are below what is in sight."""
-        return max(0, len(self._drawn) - self.scroll_offset.y - (self.size.height or self._expected.height))
+        return max(0, self.ahead - (self.size.height or self._expected.height))
 
     def scroll_rows(self, by: int) -> None:
         self.scroll_to(y=self.scroll_offset.y + by, animate=False, immediate=True)

@@ -12,7 +12,13 @@ from kasmon.model.command import Answer
 from kasmon.model.fleet import Fleet
 from kasmon.model.permission import Closed, Decision, Request, RequestId, SessionId
 from kasmon.tui.app import Kasmon
+from kasmon.tui.ask_layout import laid_out
+from kasmon.tui.ask_text import sheet
+from kasmon.tui.ask_words import CardState
 from kasmon.tui.asks import AskCard
+from kasmon.tui.keys import Keys
+from kasmon.tui.look import Look
+from kasmon.tui.theme import DEFAULT, shipped
 from kasmon.tui.world import Settings, Tell
 from tests.fleets import NOW, StillClock, asking, change, command, fleet, idle, login, plan, question, request, working
 from tests.scenes import HIDDEN, RISKY, armed, kasmon, settled
@@ -292,6 +298,29 @@ async def test_a_long_request_is_approved_only_after_its_end_was_seen() -> None:
         await pilot.press("a")
         await pilot.pause()
         assert 1 == len(answers(pilot))
+
+
+@pytest.mark.parametrize("ask", [command("a", "make"), question("a"), question("a", many=True), plan("a")])
+def test_how_much_is_below_is_said_exactly_where_there_is_more_than_the_rows_that_this_leaves(ask: Request) -> None:
+    """Else the line that says it makes room for the rows that it tells of, and both come and go by turns."""
+    look = Look(shipped(DEFAULT))
+    for rows, ahead in ((rows, ahead) for rows in range(1, 20) for ahead in range(1, rows + 1)):
+        state = CardState(sheet=sheet(ask, ()), session=None, place=1, waiting=1, rows=rows, ahead=ahead)
+        laid = [laid_out(state, look, Keys(), "bas", NOW, (53, height)) for height in range(8, 40)]
+        for height, card in ((height, card) for height, card in enumerate(laid, 8) if card.fits):
+            said = "".join(text for line in card.notes for text, _ in line.left)
+            below = ahead - card.body_rows
+            assert (f"({below} more line" in said) == (below > 0) == ("more line" in said)
+            assert height == len(card.head) + len(card.notes) + len(card.choices) + card.body_rows
+
+
+async def test_in_a_low_window_a_card_stands_still_and_shows_all_that_there_is_room_for() -> None:
+    async with kasmon(asks(question("fix-auth"))).run_test(size=(60, 16)) as pilot:
+        await opened(pilot)
+        shown = text_of(pilot.app)
+
+        for line in ("Which database", "needs no", "server.", "3 ○ A plain", "send the marked", "Later", "not now"):
+            assert line in shown
 
 
 async def test_a_long_request_may_be_denied_unread() -> None:
