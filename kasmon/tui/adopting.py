@@ -85,6 +85,8 @@ class PaneList(Widget, can_focus=True):
     def _go(self, index: int) -> None:
         self.index = max(0, min(index, len(self.panes) - 1))
         self.refresh()
+        if isinstance(self.screen, Adopting):
+            self.screen.show_row(self, self.index - self._top)
 
 
 class Adopting(Dialog):

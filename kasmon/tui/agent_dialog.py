@@ -63,7 +63,7 @@ class AgentDialog(Dialog):
     def _await(self, what: str) -> None:
         """Act as soon as *what*; whoever changes anything before takes that back."""
         self._awaits = True
-        self.problem.say(("", Token.NOTICE), (f"It starts as soon as {what}.", Token.NOTICE))
+        self.tell_problem(("", Token.NOTICE), (f"It starts as soon as {what}.", Token.NOTICE))
 
     def _go_on(self) -> None:
         """More is known now."""

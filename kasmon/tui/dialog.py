@@ -10,7 +10,7 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Horizontal, Vertical
 from textual.content import Content
-from textual.geometry import Size
+from textual.geometry import Region, Size
 from textual.message import Message
 from textual.strip import Strip
 from textual.widget import Widget
@@ -21,16 +21,26 @@ from kasmon.model.text import Token
 from kasmon.tui.bars import Banner, Notice
 from kasmon.tui.key import shown_key
 from kasmon.tui.keys import Keys
-from kasmon.tui.lines import DrawnLine, Lines, key_line, press, pressing
+from kasmon.tui.lines import DrawnLine, Lines, key_line, press, pressing, side_by_side
 from kasmon.tui.look import Look, Span
 from kasmon.tui.messages import ActionWanted, CommandWanted
 from kasmon.tui.overlay import Overlay
-from kasmon.tui.reader import Sentences
+from kasmon.tui.reader import Reader, Sentences
 from kasmon.tui.sentence import sentence
 from kasmon.tui.world import Wanted
 
 ROOMY_ROWS: Final = 28
 """In a lower window what stands in a dialog moves together, so that its keys are in sight."""
+WIDTH: Final = 76
+"""A dialog is at most so many cells wide, unless it is there to be read."""
+SHARE: Final = 96
+"""It takes at most so many percent of the window."""
+FRAME: Final = 2
+"""Rows of its frame."""
+AROUND: Final = 4
+"""Cells of a row that are its frame and padding."""
+LOW_ROWS: Final = 14
+"""In one lower than this nothing stands apart."""
 _tokens = itertools.count(1)
 
 TURNS: Final = ("tab", "shift+tab")
@@ -52,6 +62,9 @@ class Dialog(Overlay):
         self.token = next(_tokens)
         self.busy = False
         self._early: list[events.Key] | None = []
+        self._offered: list[DrawnLine] = []
+        self.within = Vertical(id="within")
+        """What scrolls where the window is too low for all of it; what it is answered with stands below."""
         self.problem = Sentences(look, id="problem")
         self.foot = Lines(look, id="foot")
         self.banner = Banner(look, id="dialog-banner")
@@ -59,7 +72,8 @@ class Dialog(Overlay):
     def compose(self) -> ComposeResult:
         with Vertical(classes="dialog") as frame:
             frame.border_title = Content(self.title_text)
-            yield from self.inside()
+            with self.within:
+                yield from self.inside()
             yield self.problem
             yield self.foot
         yield self.banner
@@ -72,7 +86,23 @@ class Dialog(Overlay):
         """Show these keys (`enter`, or several: `up down`) and what they do at the foot; a click on one presses it."""
         utf8 = self.look.utf8
         keys = ((" ".join(shown_key(each, utf8) for each in key.split()), word, pressing(key)) for key, word in offers)
-        self.foot.say(DrawnLine(), key_line(keys, (" ", "text"), gap=4))
+        self._offered = [DrawnLine(key_line([key], (" ", "text")).left, action=key[2]) for key in keys]
+        self._say_offered()
+
+    def _say_offered(self) -> None:
+        """Each key whole, on as many rows as they need."""
+        blank = () if self.is_low else (DrawnLine(),)
+        self.foot.say(*blank, *side_by_side(self._offered, self._columns(), gap=3))
+        self.share_room()
+
+    @property
+    def is_low(self) -> bool:
+        """Whether there is no row for what is blank."""
+        return self.app.size.height < LOW_ROWS
+
+    def _columns(self) -> int:
+        """Cells of a row within the frame."""
+        return min(WIDTH, self.app.size.width * SHARE // 100) - AROUND
 
     def on_action_wanted(self, message: ActionWanted) -> None:
         if press(self.app, message.action):
@@ -82,7 +112,7 @@ class Dialog(Overlay):
         """Ask for *wanted*; `done` or `refused` comes back."""
         if not self.busy:
             self.busy = True
-            self.problem.say()
+            self.tell_problem()
             self.post_message(CommandWanted(wanted, token=self.token))
 
     def done(self, wanted: Wanted, word: str) -> str:
@@ -97,11 +127,12 @@ class Dialog(Overlay):
 
     def complain(self, problem: str, hint: str = "") -> None:
         said = [(sentence(problem), Token.ERROR), *([(sentence(hint), Token.NOTICE)] if hint else [])]
-        self.problem.say(("", Token.NOTICE), *said)
+        self.tell_problem(*(() if self.is_low else (("", Token.NOTICE),)), *said)
 
     def notice(self, notice: Notice | None) -> None:
         """Something waits elsewhere."""
         self.banner.notice = notice
+        self.share_room()
 
     def dress(self, look: Look) -> None:
         """Draw with *look* from now on."""
@@ -110,8 +141,35 @@ class Dialog(Overlay):
             widget.look = look  # type: ignore[attr-defined]
             widget.refresh()
 
+    def show_row(self, widget: Widget, y: int) -> None:
+        """Scroll so that row *y* of *widget* is in sight, and below its last one what stands there."""
+        if y == widget.size.height - 1:
+            self.within.scroll_end(animate=False)
+        else:
+            self.within.scroll_to_region(Region(0, widget.virtual_region.y + y, 1, 1), animate=False)
+
+    @property
+    def room(self) -> int:
+        """Rows that the window has for what stands between title and keys."""
+        rows = self.app.size.height
+        padding = 0 if rows < ROOMY_ROWS else 1
+        below = len(self.foot.drawn) + self.problem.rows
+        return max(1, (rows - bool(self.banner.notice)) * SHARE // 100 - FRAME - padding - below)
+
+    def share_room(self) -> None:
+        """That gets what the frame, the keys, what went wrong, and what waits elsewhere leave."""
+        self.within.styles.max_height = self.room
+
     def on_resize(self) -> None:
         self.set_class(self.app.size.height < ROOMY_ROWS, "-tight")
+        self.set_class(self.is_low, "-low")
+        if self._offered:
+            self._say_offered()
+        self.share_room()
+
+    def on_reader_moved(self, message: Reader.Moved) -> None:
+        message.stop()
+        self.share_room()
 
     def on_input_changed(self) -> None:
         self._take_back()
@@ -122,7 +180,12 @@ class Dialog(Overlay):
     def _take_back(self) -> None:
         """What was wrong is being mended."""
         if not self.busy:
-            self.problem.say()
+            self.tell_problem()
+
+    def tell_problem(self, *said: tuple[str, Token]) -> None:
+        """Say this above the keys."""
+        self.problem.say(*said)
+        self.share_room()
 
     def action_leave(self) -> None:
         self.dismiss()

@@ -22,11 +22,9 @@ from kasmon.tui.dialog import Choice, Dialog, Field
 from kasmon.tui.keys import Keys
 from kasmon.tui.look import Look
 from kasmon.tui.prompt import TextBox
-from kasmon.tui.reader import Reader, Rows, Sentences
+from kasmon.tui.reader import Reader, Rows
 from kasmon.tui.world import Rename, Tell, Wanted
 
-AROUND = 6
-"""Rows of a dialog that are not its text: frame, padding, foot."""
 WHEN: dict[str, When] = {"now": "now", "when idle": "idle", "interrupt first": "interrupt"}
 ANYWAY: Final = "now, even unseen"
 """Offered once a prompt was refused because nobody saw the box that takes it."""
@@ -116,49 +114,6 @@ class NewName(Dialog):
             self.dismiss()
 
 
-class Question(msgspec.Struct, frozen=True):
-    """Something that is asked before it is done."""
-
-    title: str
-    lines: tuple[str, ...]
-    yes: str
-    """What the key `y` does, in a word or two."""
-    deaf_s: float = SILENCE_S
-    """A yes that comes sooner was typed for something else."""
-
-
-class Sure(Dialog):
-    """A question with a yes that has a key of its own; Enter does nothing, and a yes that comes with it is none."""
-
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("y", "yes", "yes", show=False),
-        Binding("n", "leave", "no", show=False),
-    ]
-
-    def __init__(
-        self, look: Look, keys: Keys, clock: Clock, question: Question, then: Callable[["Sure"], None]
-    ) -> None:
-        super().__init__(look, keys)
-        self.clock, self.question, self.then = clock, question, then
-        self.title_text = question.title
-        self._asked_at = clock.ticking()
-
-    def inside(self) -> Iterable[Widget]:
-        yield Sentences(self.look, id="question")
-
-    def on_mount(self) -> None:
-        first, *others = (clean_line(line) for line in self.question.lines)
-        asked = self.query_one("#question", Sentences)
-        asked.say((first, Token.TEXT), *((line, Token.NOTICE) for line in others))
-        self.offer(("y", self.question.yes), ("esc", "no"))
-        self._asked_at = self.clock.ticking()
-        self.begin(None)
-
-    def action_yes(self) -> None:
-        if self.clock.ticking() - self._asked_at >= self.question.deaf_s:
-            self.then(self)
-
-
 class Reading(Dialog):
     """A text to read."""
 
@@ -171,7 +126,6 @@ class Reading(Dialog):
         yield self.reader
 
     def on_mount(self) -> None:
-        self._share_room()
         self.reader.can_focus = True
         self.offer(*self.offered(("up down", "scroll")))
         self.begin(self.reader)
@@ -180,15 +134,79 @@ class Reading(Dialog):
         """The keys that are named at its foot, *scroll* among them."""
         return scroll, ("esc", "close")
 
-    def on_resize(self) -> None:
-        self._share_room()
-
     def on_key(self, event: events.Key) -> None:
         if (rows := {"j": 1, "k": -1}.get(event.key)) is not None:
             self.reader.scroll_rows(rows)
         elif event.key == "space":
             self.reader.scroll_pages(1)
 
-    def _share_room(self) -> None:
-        """The text gets the rows that the frame and the foot leave."""
-        self.reader.styles.max_height = max(1, self.app.size.height * 96 // 100 - AROUND)
+    def is_read(self) -> bool:
+        """Whether its end was in sight; says so if not."""
+        if not self.reader.seen_end:
+            self.complain("There is more of it below.", "Read it to its end first.")
+        return self.reader.seen_end
+
+    def share_room(self) -> None:
+        """The text scrolls, not what it stands in."""
+        super().share_room()
+        self.reader.styles.max_height = self.room
+
+
+class Question(msgspec.Struct, frozen=True):
+    """Something that is asked before it is done."""
+
+    title: str
+    lines: tuple[str, ...]
+    yes: str
+    """What the key `y` does, in a word or two."""
+    deaf_s: float = SILENCE_S
+    """A yes that comes sooner was typed for something else."""
+
+
+class Sure(Reading):
+    """A question with a yes that has a key of its own; Enter does nothing, and a yes that comes with it is none.
+
+    Nor is one of somebody who did not see all of it: what is too long for the window is scrolled first.
+    """
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("y", "yes", "yes", show=False),
+        Binding("n", "leave", "no", show=False),
+    ]
+
+    def __init__(
+        self, look: Look, keys: Keys, clock: Clock, question: Question, then: Callable[["Sure"], None]
+    ) -> None:
+        super().__init__(look, keys, question.title, self._rows)
+        self.clock, self.question, self.then = clock, question, then
+        self._asked_at = clock.ticking()
+        self._is_long = False
+        """Whether the window takes no more than a part of it."""
+
+    def on_mount(self) -> None:
+        self._asked_at = self.clock.ticking()
+
+    def begin(self, first: Widget | None) -> None:
+        """What was typed before it was there is no answer to it."""
+        super().begin(None)
+        self.set_focus(first)
+
+    def offered(self, scroll: tuple[str, str]) -> Iterable[tuple[str, str]]:
+        return ("y", self.question.yes), *((scroll,) if self._is_long else ()), ("esc", "no")
+
+    def on_reader_moved(self, message: Reader.Moved) -> None:
+        message.stop()
+        is_long = self.reader.max_scroll_y > 0
+        if is_long != self._is_long:
+            self._is_long = is_long
+            self.offer(*self.offered(("up down", "scroll")))
+
+    def action_yes(self) -> None:
+        heard = self.clock.ticking() - self._asked_at >= self.question.deaf_s
+        if heard and (not self.question.deaf_s or self.is_read()):
+            self.then(self)
+
+    def _rows(self, width: int) -> Sequence[TextLine]:
+        first, *others = (clean_line(line) for line in self.question.lines)
+        said = [(first, Token.TEXT), *((line, Token.NOTICE) for line in others)]
+        return [row for text, token in said for row in fitted([(text, token)], width)]

@@ -1,6 +1,6 @@
 """A structured session's inside: its transcript through the pyte screen, and in focus a box to write to it."""
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from textual.app import ComposeResult
 
@@ -25,6 +25,9 @@ from kasmon.tui.thrift import PlainVertical
 
 if TYPE_CHECKING:
     from kasmon.tui.prompt import PromptBox
+
+LOW_ROWS: Final = 12
+"""In a lower window what stands above the box leaves it its rows."""
 
 
 class SessionView(PlainVertical):
@@ -64,6 +67,7 @@ class SessionView(PlainVertical):
         self.set_interval(1.0, self._tell_sandbox)
 
     def on_resize(self) -> None:
+        self.set_class(self.app.size.height < LOW_ROWS, "-low")
         self._tell_meter()
 
     def show(self, transcript: Transcript) -> None:

@@ -11,13 +11,14 @@ from kasmon.clean import clean_line
 from kasmon.model.text import Token
 from kasmon.tui.dialog import Dialog
 from kasmon.tui.keys import Keys
-from kasmon.tui.look import Look, Span
+from kasmon.tui.look import Look, Span, width_of
 from kasmon.tui.reader import Sentences
 from kasmon.tui.theme import ThemeFile
 from kasmon.tui.world import KeepTheme
 
 SAMPLE = ("asking", "working", "idle", "lost")
-SAMPLE_WIDTH = 16
+ROOMY = 50
+"""In fewer cells a theme has its title alone."""
 
 
 class ThemeList(Widget, can_focus=True):
@@ -40,15 +41,16 @@ class ThemeList(Widget, can_focus=True):
         name, theme = self.themes[y]
         here = y == self.index
         own = Look(theme, utf8=self.look.utf8)
-        title = (f" {clean_line(theme.title)}", "text.bold" if here else "text")
+        title = f" {clean_line(theme.title)}"
+        apart = "  " if self.size.width >= ROOMY else " "
+        shapes: list[Span] = [(f" {own.state_glyph(state)}{apart}", f"state-{state}") for state in SAMPLE]
+        sample = own.strip(shapes, width_of(shapes))
         left: list[Span] = [
             (self.look.mark("cursor") if here else " ", "accent"),
-            title,
-            (f"  {clean_line(name)}", "faint"),
+            (title, "text.bold" if here else "text"),
+            (f"  {clean_line(name)}" if self.size.width >= ROOMY else "", "faint"),
         ]
-        strip = self.look.strip(left, self.size.width - SAMPLE_WIDTH, "selected" if here else "raised")
-        shapes: list[Span] = [(f" {own.state_glyph(state)}  ", f"state-{state}") for state in SAMPLE]
-        sample = own.strip(shapes, SAMPLE_WIDTH)
+        strip = self.look.strip(left, self.size.width - width_of(shapes), "selected" if here else "raised")
         return Strip.join([strip, sample])
 
     def on_key(self, event: events.Key) -> None:
@@ -65,6 +67,7 @@ class ThemeList(Widget, can_focus=True):
         self.index = index
         self.refresh()
         if isinstance(self.screen, SettingsDialog):
+            self.screen.show_row(self, index)
             self.screen.preview(self.themes[index][0])
 
 

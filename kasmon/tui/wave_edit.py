@@ -43,10 +43,8 @@ class EditDialog(Reading):
     def action_yes(self) -> None:
         if self.edit.refused or self.clock.ticking() - self._asked_at < SILENCE_S:
             return
-        if not self.reader.seen_end:
-            self.complain("There is more of it below.", "Read it to its end first.")
-            return
-        self.want(TakeEdit(plan=self.plan, digest=self.edit.digest))
+        if self.is_read():
+            self.want(TakeEdit(plan=self.plan, digest=self.edit.digest))
 
     def _rows(self, width: int) -> Sequence[Line]:
         rows: list[Line] = []

@@ -1,0 +1,114 @@
+"""Dialogs in the lowest window there may be: what answers them is in sight, and what is agreed to was read."""
+
+from typing import cast
+
+import pytest
+from textual.pilot import Pilot
+
+from kasmon.model.fleet import Fleet
+from kasmon.tui.app import Kasmon
+from kasmon.tui.dialogs import Question, Sure
+from tests.fleets import StillClock, fleet, idle, working
+from tests.sandboxed import machine
+from tests.scenes import kasmon, parser
+from tests.tui.worlds import text_of
+from tests.waiting import auntil
+
+LEAST = (40, 10)
+
+
+async def settled(pilot: Pilot[None]) -> None:
+    """Until the fleet is shown; such a window has no preview."""
+    await auntil(lambda: cast(Kasmon, pilot.app).has_fleet, what="the fleet")
+    await pilot.pause()
+
+
+async def dialog(pilot: Pilot[None], key: str) -> None:
+    await settled(pilot)
+    await pilot.press(key)
+    await auntil(lambda: len(pilot.app.screen_stack) == 2, what="the dialog")
+    await pilot.pause()
+
+
+@pytest.mark.parametrize(
+    ("key", "shown", "keys"),
+    [
+        ("n", fleet(idle("readme")), ("⏎ start", "tab next field", "esc close")),
+        ("m", fleet(idle("readme")), ("⏎ send", "ctrl+j new line", "tab when", "esc close")),
+        ("x", fleet(working("readme")), ("y stop it", "esc no")),
+        ("f", fleet(machine("numbers")), ("⏎ make it", "esc close")),
+        ("C", fleet(parser()), ("← → choose", "⏎ change", "tab next field", "esc close")),
+        ("comma", fleet(idle("readme")), ("↑ ↓ show", "⏎ keep", "esc as it was")),
+    ],
+    ids=["new", "message", "stop", "fork", "configure", "settings"],
+)
+async def test_each_key_of_a_dialog_stands_there_whole(key: str, shown: Fleet, keys: tuple[str, ...]) -> None:
+    async with kasmon(shown).run_test(size=LEAST) as pilot:
+        await dialog(pilot, key)
+
+        assert [] == [each for each in keys if each not in text_of(pilot.app)]
+
+
+async def test_what_is_wrong_stands_there_with_the_field_that_it_is_about() -> None:
+    async with kasmon(fleet(idle("readme"))).run_test(size=LEAST) as pilot:
+        await dialog(pilot, "n")
+        await pilot.press("enter")
+        await pilot.pause()
+
+        assert "A session needs a name." in text_of(pilot.app)
+        assert "Name" in text_of(pilot.app)
+
+
+async def test_a_yes_counts_once_all_that_it_agrees_to_was_in_sight() -> None:
+    app, said = kasmon(fleet(idle("readme"))), list[str]()
+    lines = ("It begins here.", *(f"Line {number}." for number in range(20)), "It ends here.")
+    async with app.run_test(size=LEAST) as pilot:
+        await settled(pilot)
+        question = Question("A question", lines, "agree")
+        await app.push_screen(Sure(app.look, app.keys, app.clock, question, lambda sure: said.append("yes")))
+        await auntil(lambda: "scroll" in text_of(app), what="the word that there is more")
+        assert "y agree" in text_of(app)
+        cast(StillClock, app.clock).ticked += 1.0
+        await pilot.press("y")
+        await pilot.pause()
+        assert "There is more of it below." in text_of(app)
+        assert [] == said
+        await pilot.press("end")
+        await auntil(lambda: "It ends here." in text_of(app), what="its end")
+        await pilot.press("y")
+
+        assert ["yes"] == said
+
+
+async def test_what_fits_says_nothing_of_scrolling() -> None:
+    async with kasmon(fleet(working("readme"))).run_test(size=(80, 24)) as pilot:
+        await dialog(pilot, "x")
+
+        assert "y stop it" in text_of(pilot.app)
+        assert "scroll" not in text_of(pilot.app)
+
+
+async def test_the_theme_that_is_chosen_is_in_sight_and_below_the_last_what_stands_there() -> None:
+    async with kasmon(fleet(idle("readme"))).run_test(size=LEAST) as pilot:
+        await dialog(pilot, "comma")
+        await pilot.press("up")
+        await pilot.pause()
+        assert "Config: none" in text_of(pilot.app)
+        for _ in range(5):
+            await pilot.press("up")
+        await pilot.pause()
+
+        assert "Rosé Pine Moon" in text_of(pilot.app)
+
+
+@pytest.mark.parametrize("keys", [("enter", *"see @pa"), ("v", "slash", *"compil"), ("enter", "shift+tab")])
+async def test_inside_a_session_the_box_stands_there_whole_whatever_stands_above_it(keys: tuple[str, ...]) -> None:
+    async with kasmon(fleet(parser())).run_test(size=LEAST) as pilot:
+        await settled(pilot)
+        await pilot.press(keys[0])
+        await auntil(lambda: pilot.app.query("#prompt"), what="the box")
+        await pilot.press(*keys[1:])
+        await pilot.pause()
+
+        assert "see @pa " in text_of(pilot.app) or "│ Write to parser" in text_of(pilot.app)
+        assert text_of(pilot.app).splitlines()[-2].startswith("╰")
