@@ -72,6 +72,7 @@ def _decisions(state: CardState, look: Look, keys: Keys, width: int, brief: bool
         why = "kasmon cannot answer this one: the agent asks in its own terminal."
         return [
             *(DrawnLine(((f" {row}", "soft"),)) for row in _wrapped(why, width - 1)),
+            BLANK,
             _first(look, width, _enter(look), "go there", state.armed, "enter"),
         ]
     approve = state.armed and state.read

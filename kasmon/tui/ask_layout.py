@@ -56,7 +56,7 @@ def laid_out(state: CardState, look: Look, keys: Keys, letters: str, now: float,
     head = head_lines(state, look, now, width)
 
     def notes(below: int) -> list[DrawnLine]:
-        return note_lines(msgspec.structs.replace(state, below=below), look, keys, letters)
+        return note_lines(msgspec.structs.replace(state, below=below), look, keys, letters, width)
 
     for brief in (False, True):
         choices = choice_lines(state, look, keys, width, brief)

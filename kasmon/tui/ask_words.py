@@ -10,6 +10,7 @@ from kasmon.model.command import Mode
 from kasmon.model.permission import AskKind, Decision, Request
 from kasmon.model.rule import Scope
 from kasmon.model.session import Session
+from kasmon.model.text import Token, fitted
 from kasmon.tui.action import Where
 from kasmon.tui.ask_alike import Entry
 from kasmon.tui.ask_pick import Picks, row_count
@@ -24,6 +25,8 @@ from kasmon.tui.meter import can
 BLANK: Final = DrawnLine()
 NARROW: Final = 56
 """In fewer cells the head says when it was asked by a number alone."""
+BARE: Final = 3
+"""Pieces of the head before it says which agent asks."""
 CHOOSING: Final = ("up", "down", "space")
 """What moves among the answers of a question, and marks one."""
 
@@ -125,22 +128,26 @@ def head_lines(state: CardState, look: Look, now: float, width: int) -> list[Dra
         return _head_of_list(state, look)
     dot = f" {look.mark('dot')} "
     kind = f" {look.state_glyph('asking')} {KIND_WORDS[request.kind]} "
-    many = f"{state.place} of {state.waiting} " if state.waiting > 1 else ""
-    who, folder = "", ""
-    if session is not None:
-        known = (session.agent, mode_word(session), wave_place(session))
-        who, folder = "  " + dot.join(clean_line(part) for part in known if part), clean_line(session.workdir)
+    many = f"{state.place} of {state.waiting}  " if state.waiting > 1 else ""
     since = age(now - request.asked_at)
     left: list[Span] = [
         (kind, "state-asking.solid.bold"),
         ("  ", "text"),
         (session_label(session, request.session), "text.bold"),
-        (who, "soft"),
     ]
     right: list[Span] = [(many, "accent.bold"), (f"asked {since} ago " if width >= NARROW else f"{since} ", "faint")]
-    room = width - width_of(left) - width_of(right) - len(dot) - 2
-    if folder and room >= LEAST_FOLDER:
-        left.append((f"{dot}{look.cut_folder(folder, room)}", "soft"))
+    if session is not None:
+        room = width - width_of(right) - 2
+        known = (session.agent, mode_word(session), wave_place(session))
+        for part in (clean_line(part) for part in known if part):
+            said = f"{dot}{part}" if len(left) > BARE else f"  {part}"
+            if width_of(left) + width_of([(said, "")]) > room:
+                break
+            left.append((said, "soft"))
+        else:
+            room -= width_of(left) + len(dot)
+            folder = look.cut_folder(clean_line(session.workdir), room) if room >= LEAST_FOLDER else ""
+            left += [(f"{dot}{folder}", "soft")] if folder else []
     first = DrawnLine(tuple(left), tuple(right))
     title, tool = state.sheet.title(), state.sheet.tool()
     lead: list[Span] = [(" ", "text")]
@@ -163,8 +170,8 @@ def list_keys(keys: Keys) -> tuple[str, ...]:
     return tuple(key for row in ACTIONS if row.where is Where.INBOX for key in keys.of(row.id))
 
 
-def note_lines(state: CardState, look: Look, keys: Keys, letters: str) -> list[DrawnLine]:
-    """What to mind before deciding."""
+def note_lines(state: CardState, look: Look, keys: Keys, letters: str, width: int) -> list[DrawnLine]:
+    """What to mind before deciding, all of it."""
     lines: list[list[Span]] = []
     if state.below and state.doing is not Doing.OVER:
         rows = "1 more line" if state.below == 1 else f"{state.below} more lines"
@@ -194,4 +201,17 @@ def note_lines(state: CardState, look: Look, keys: Keys, letters: str) -> list[D
         lines.append([(f" Type {letters} to allow it: ", "warn.bold"), (typed, "text.bold")])
     if state.doing is Doing.OVER:
         lines.append([(f" {state.over}", "info.bold"), ("  Nothing is sent from here.", "soft")])
-    return [BLANK, *(DrawnLine(tuple(line)) for line in lines), *([BLANK] if lines else [])]
+    shown = (DrawnLine(tuple(row)) for line in lines for row in _whole(line, width))
+    return [BLANK, *shown, *([BLANK] if lines else [])]
+
+
+def _whole(line: list[Span], width: int) -> list[list[Span]]:
+    """*line*, or where that is too long each piece of it in rows of its own."""
+    if width_of(line) <= width:
+        return [line]
+    rows: list[list[Span]] = []
+    for text, role in ((text, role) for text, role in line if text.strip()):
+        is_chip = ".solid" in role
+        wrapped = [text] if is_chip else [row.text for row in fitted([(text.strip(), Token.TEXT)], width - 2)]
+        rows += [[(" ", "text"), (row, role)] for row in wrapped]
+    return rows

@@ -17,6 +17,7 @@ from kasmon.model.session import Session
 from kasmon.model.state import ALIVE, ATTENTION, SessionState
 from kasmon.tui.action import Action, Offered
 from kasmon.tui.confined import can_pause, can_sleep
+from kasmon.tui.lines import GAP
 from kasmon.tui.look import Look, Span, count, money, width_of
 from kasmon.tui.messages import ActionWanted, StateClicked
 from kasmon.tui.meter import can
@@ -24,8 +25,6 @@ from kasmon.tui.paint import Brush
 
 LOUD: Final = frozenset({"asking", "lost", "crashed"})
 """States whose names stand out."""
-GAP: Final = 3
-"""Cells between two keys of the line at the bottom."""
 KEPT: Final = 2
 """So many offers at the end of the line at the bottom are there however narrow it is: the way to help, the way out."""
 

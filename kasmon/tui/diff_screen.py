@@ -3,7 +3,6 @@
 from collections.abc import Callable, Sequence
 from typing import Final
 
-import msgspec
 from textual import events
 from textual.app import ComposeResult
 from textual.containers import Container
@@ -13,7 +12,7 @@ from kasmon.model.changes import NARROW, FileChange, beside, unified
 from kasmon.model.text import Line
 from kasmon.tui.action import Where
 from kasmon.tui.keys import Keys
-from kasmon.tui.lines import DrawnLine, Lines, key_line
+from kasmon.tui.lines import DrawnLine, Lines, fitting_keys
 from kasmon.tui.look import Look, Span
 from kasmon.tui.messages import ActionWanted
 from kasmon.tui.overlay import Overlay
@@ -46,7 +45,7 @@ class DiffScreen(Overlay):
         """Whether the old is to stand beside the new; it does where there is room."""
         self.head = Lines(look, "surface")
         self.list = Lines(look, "surface", id="diff-files")
-        self.reader = Reader(look, self._rows, ground="background")
+        self.reader = Reader(look, self._rows, ground="background", margin=1)
         self.foot = Lines(look, "surface")
         self._acts: dict[str, Callable[[], object]] = {
             "read_line_down": lambda: self.reader.scroll_rows(1),
@@ -153,7 +152,7 @@ class DiffScreen(Overlay):
         words.append(("stop_reading", "back"))
         keys = ((self.keys.shown(action, self.look.utf8), word, action) for action, word in words)
         place = f"{self.at + 1} of {len(self.files)} "
-        return msgspec.structs.replace(key_line(keys, (" ", "text")), right=((place, "soft"),))
+        return fitting_keys(keys, self.size.width, place, (" ", "text"))
 
 
 def _signs(added: int, removed: int) -> tuple[Span, ...]:

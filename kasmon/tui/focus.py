@@ -62,7 +62,9 @@ class FocusBar(Widget):
             (f"{self._leave.name} leaves", "leave"),
             ("Shift+Home searches, copies" if self.scrolled else "Shift+PgUp scrolls back", "read"),
         ]
-        return [(words, part) for words, part in parts if words]
+        shown = [(words, part) for words, part in parts if words]
+        needed = sum(cell_len(words) + len(" · ") for words, _ in shown) - 1
+        return shown if needed <= self.size.width else shown[:-1]
 
     def render(self) -> Text:
         line = Text(no_wrap=True, overflow="ellipsis", end="")

@@ -16,6 +16,8 @@ from kasmon.tui.messages import ActionWanted
 
 PRESSES: Final = "press "
 """Begins the action that presses a key; its name, as Textual has it, follows."""
+GAP: Final = 3
+"""Cells between two keys in the line at the bottom."""
 
 
 class DrawnLine(msgspec.Struct, frozen=True):
@@ -80,14 +82,23 @@ def press(app: App[Any], action: str) -> bool:
     return action.startswith(PRESSES)
 
 
-def key_line(offers: Iterable[tuple[str, str, str]], *lead: Span, gap: int = 2) -> DrawnLine:
-    """Behind *lead* each key, a word on what it does, and what a click on either means, so many cells apart."""
+def key_line(offers: Iterable[tuple[str, str, str]], *lead: Span) -> DrawnLine:
+    """Behind *lead* each key, a word on what it does, and what a click on either means."""
     left, spots = list(lead), list[tuple[int, int, str]]()
     for key, word, action in offers:
-        left += [(" " * gap, "text")] if spots else []
+        left += [(" " * GAP, "text")] if spots else []
         spots.append((width_of(left), width_of([(f"{key} {word}", "")]), action))
         left += [(f"{key} ", "accent.bold"), (word, "soft")]
     return DrawnLine(tuple(left), spots=tuple(spots))
+
+
+def fitting_keys(offers: Iterable[tuple[str, str, str]], width: int, place: str, *lead: Span) -> DrawnLine:
+    """The same with *place* at its right, in one row of *width* cells: keys that it does not take are left out, the
+    last but one first, and never the last, which leads back."""
+    kept = list(offers)
+    while len(kept) > 1 and width_of(key_line(kept, *lead).left) + width_of([(place, "")]) + 1 > width:
+        kept.pop(-2)
+    return msgspec.structs.replace(key_line(kept, *lead), right=((place, "soft"),))
 
 
 class Lines(Widget):

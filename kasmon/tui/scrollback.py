@@ -6,7 +6,6 @@ The program goes on meanwhile and gets none of these keys, which are those of re
 from collections.abc import Callable
 from typing import Final
 
-import msgspec
 from textual import events
 from textual.app import ComposeResult
 
@@ -15,7 +14,7 @@ from kasmon.tui.buffer import Buffer, Spot
 from kasmon.tui.buffer_view import BufferView
 from kasmon.tui.find import FindBar, FindChanged
 from kasmon.tui.keys import Keys
-from kasmon.tui.lines import Lines, key_line
+from kasmon.tui.lines import Lines, fitting_keys
 from kasmon.tui.look import Look, Span
 from kasmon.tui.messages import ActionWanted
 from kasmon.tui.overlay import Overlay
@@ -195,9 +194,9 @@ class Scrollback(Overlay):
         words += [("stop_reading", "drop" if self.view.selects or (self.view.found and not self._words) else "back")]
         left: list[Span] = [(f" {self.session_name}", "text.bold")]
         left += [(" stands still for reading", "soft")] if self.size.width >= ROOMY_WIDTH else []
-        shown = key_line(((keys.shown(action, utf8), word, action) for action, word in words), *left, ("  ", "text"))
+        offers = ((keys.shown(action, utf8), word, action) for action, word in words)
         rows = len(self.view.buffer.rows)
         place = (
             f"line {self.view.cursor.line + 1} of {len(self.view.buffer.lines)} " if rows else "nothing was printed "
         )
-        self.foot.say(msgspec.structs.replace(shown, right=((place, "soft"),)))
+        self.foot.say(fitting_keys(offers, self.size.width, place, *left, ("   ", "text")))

@@ -5,16 +5,18 @@ from typing import cast
 import pytest
 from textual.pilot import Pilot
 
+from kasmon.model.command import Mode
 from kasmon.model.fleet import Fleet
 from kasmon.tui.app import Kasmon
 from kasmon.tui.dialogs import Question, Sure
 from tests.fleets import StillClock, fleet, idle, working
 from tests.sandboxed import machine
 from tests.scenes import kasmon, parser
-from tests.tui.worlds import text_of
+from tests.tui.worlds import StillWorld, text_of
 from tests.waiting import auntil
 
 LEAST = (40, 10)
+CHANGE = "diff --git a/lex.py b/lex.py\n--- a/lex.py\n+++ b/lex.py\n@@ -1,1 +1,1 @@\n-a\n+b\n"
 
 
 async def settled(pilot: Pilot[None]) -> None:
@@ -112,3 +114,24 @@ async def test_inside_a_session_the_box_stands_there_whole_whatever_stands_above
 
         assert "see @pa " in text_of(pilot.app) or "│ Write to parser" in text_of(pilot.app)
         assert text_of(pilot.app).splitlines()[-2].startswith("╰")
+
+
+@pytest.mark.parametrize(
+    ("keys", "mode", "foot"),
+    [
+        (("D",), Mode.SDK, " [ file before   esc back        1 of 1 "),
+        (("v",), Mode.TMUX, " docs   / search   esc back line 1 of 1 "),
+        (("enter",), Mode.TMUX, " docs · Ctrl+] leaves"),
+    ],
+    ids=["diff", "what a terminal printed", "terminal"],
+)
+async def test_the_line_at_the_bottom_says_no_key_by_half_and_always_the_way_back(
+    keys: tuple[str, ...], mode: Mode, foot: str
+) -> None:
+    app = kasmon(fleet(working("docs", mode=mode)), panes={"docs": ("make html",)})
+    cast(StillWorld, app.world).diffs = {"docs": CHANGE}
+    async with app.run_test(size=LEAST) as pilot:
+        await settled(pilot)
+        await pilot.press(*keys)
+
+        await auntil(lambda: text_of(app).splitlines()[-1].split() == foot.split(), what=f"the line {foot!r}")
