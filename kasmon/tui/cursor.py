@@ -12,7 +12,7 @@ from textual.strip import Strip
 from kasmon.model.rows import Place
 from kasmon.model.transcript import Transcript
 from kasmon.tui.screen import EventScreen
-from kasmon.tui.theme import readable
+from kasmon.tui.theme import READABLE, readable
 from kasmon.tui.virtual import StyleOf
 
 CONTEXT: Final = 3
@@ -29,6 +29,8 @@ class CursorScreen(EventScreen):
         super().__init__(transcript, style_of)
         self.cursor: int | None = None
         """The row under the cursor, counted from the top of what is in sight; None where nobody reads."""
+        self.contrast = READABLE
+        """What text under the cursor has at least."""
 
     def open(self, transcript: Transcript, *, same_place: bool = False) -> None:
         """Show another one; who stood at the very beginning of its end, and no more was read yet, goes to all of it."""
@@ -152,7 +154,7 @@ class CursorScreen(EventScreen):
         front = None if self.app.no_color else self.rich_style.color
         return Strip(
             [
-                Segment(text, _lit(own, ground, front) if own and own.bgcolor in usual else own)
+                Segment(text, _lit(own, ground, front, self.contrast) if own and own.bgcolor in usual else own)
                 for text, own, _ in strip
             ],
             strip.cell_length,
@@ -183,9 +185,10 @@ class CursorScreen(EventScreen):
 
 
 @lru_cache(512)
-def _lit(own: Style, ground: Color | None, usual: Color | None) -> Style:
+def _lit(own: Style, ground: Color | None, usual: Color | None, enough: float) -> Style:
     """*own* on the *ground* of the cursor, readable there; reversed where there are no colours."""
     front = own.color or usual
     if usual is None or front is None or ground is None:
         return own + Style(reverse=True)
-    return own + Style(color=readable(front.get_truecolor().hex, ground.get_truecolor().hex), bgcolor=ground)
+    shown = readable(front.get_truecolor().hex, ground.get_truecolor().hex, enough)
+    return own + Style(color=shown, bgcolor=ground)

@@ -288,7 +288,7 @@ class SessionTable(ScrollView, can_focus=True):
     def nothing(self) -> Sequence[Sequence[Span]]:
         """What stands in the list while it is empty."""
         lines = nothing_lines(self.view.filter, self.keys, self.look.utf8, self.offers)
-        return fitted(lines, self.size.height - 1)
+        return fitted(lines, self.size.height - 1, self.size.width - 3)
 
     def _empty_line(self, y: int, width: int) -> Strip:
         lines = () if self.items else self.nothing()

@@ -1,12 +1,13 @@
 """What stands in the list while there is nothing in it: what this is, what was found here, what to do. Pure."""
 
+import re
 from collections.abc import Sequence
 
 from kasmon.clean import clean_line
 from kasmon.config.profile import Offer
 from kasmon.model.command import Mode
 from kasmon.tui.keys import Keys
-from kasmon.tui.look import Span
+from kasmon.tui.look import Span, width_of
 
 SIMULATED = "scripted"
 """The agent that only acts: it is no agent that was found."""
@@ -47,9 +48,21 @@ def nothing_lines(
     )
 
 
-def fitted(lines: Sequence[Sequence[Span]], rows: int) -> Sequence[Sequence[Span]]:
-    """*lines* without their empty ones, where they do not fit into *rows* with them."""
-    return lines if len(lines) <= rows else tuple(line for line in lines if line)
+def fitted(lines: Sequence[Sequence[Span]], rows: int, width: int) -> Sequence[Sequence[Span]]:
+    """*lines*, each on as many rows as it needs; without the empty ones where they do not fit into *rows* with them."""
+    whole = [row for line in lines for row in _wrapped(line, width)]
+    return whole if len(whole) <= rows else tuple(row for row in whole if row)
+
+
+def _wrapped(line: Sequence[Span], width: int) -> Sequence[Sequence[Span]]:
+    """*line* in rows of at most so many cells, as far as its words allow."""
+    rows: list[list[Span]] = [[]]
+    for text, role in line if width_of(line) > width else ():
+        for word in re.findall(r"\s*\S+|\s+", text):
+            if rows[-1] and width_of([*rows[-1], (word, role)]) > width:
+                rows.append([])
+            rows[-1].append((word if rows[-1] else word.lstrip(), role))
+    return [line] if width_of(line) <= width else rows
 
 
 def _found(offers: Sequence[Offer] | None, there: Sequence[str], missing: Sequence[str]) -> Sequence[Sequence[Span]]:

@@ -69,7 +69,8 @@ class PreviewHead(LineWidget):
         dot = f" {look.mark('dot')} "
         name = state_name(session)
         pin = f"{look.mark('pin')} " if self.pinned else ""
-        phase = f"{dot}{phase_word(session.housing)}" if session.housing is not None else ""
+        told = phase_word(session.housing).removeprefix(name).removeprefix(", ") if session.housing is not None else ""
+        phase = f"{dot}{told}" if told else ""
         right: list[Span] = [
             (f"{look.state_glyph(name)} {name} {age(now - session.since)}", f"state-{name}"),
             (phase, "soft"),
@@ -87,12 +88,17 @@ class PreviewHead(LineWidget):
         facts = [clean_line(session.agent), mode, wave, context_share(session)]
         facts += ["skips permissions"] if session.bypassing else []
         facts += [f"in tmux: {clean_line(session.fallback)}"] if session.fallback else []
-        about = "  " + dot.join(fact for fact in facts if fact)
         room = width - _width(left) - _width(right) - 1
-        left.append((look.cut(about, max(0, room)), "soft"))
-        room -= cell_len(about) + len(dot)
-        if session.workdir and room >= LEAST_FOLDER:
-            left += [(dot, "soft"), (look.cut_folder(clean_line(session.workdir), room), "soft")]
+        before = "  "
+        for fact in filter(None, facts):
+            if cell_len(before + fact) > room:
+                break
+            left.append((before + fact, "soft"))
+            room -= cell_len(before + fact)
+            before = dot
+        else:
+            if session.workdir and room - len(dot) >= LEAST_FOLDER:
+                left += [(dot, "soft"), (look.cut_folder(clean_line(session.workdir), room - len(dot)), "soft")]
         blank = max(1, width - _width(left) - _width(right))
         return look.strip([*left, (" " * blank, "text"), *right], width, "surface")
 

@@ -34,6 +34,8 @@ NARROW: Final = 100
 """Below this width the shape alone says that it was proven."""
 AGED: Final = 70
 """From this width on a checkpoint's row says how old it is, beside the time of day."""
+MEAGRE: Final = 56
+"""Below this width a row says what it is about, and no more; the rest stands below the list."""
 KIND: Final = 11
 """Cells of the word that says what an entry is."""
 INDENT: Final[Margin] = (("  ", Token.TEXT),)
@@ -152,6 +154,8 @@ def row(entry: Entry, look: Look, width: int, now: float, *, is_here: bool) -> D
         case Refused():
             word, role = "refused", "bad"
             text, right = f"{clean_line(entry.host) or 'an address'}:{entry.port}", [("", "faint")]
+    if width < MEAGRE:
+        right = [] if isinstance(entry, Judged) else right[:1]
     first: list[Span] = [mark, when, (look.fit(word, KIND), role)]
     room = width - width_of(first) - width_of(right) - 2
     return DrawnLine((*first, (look.cut(text, max(room, 0)), loud)), (*right, (" ", "text")), chosen=is_here)

@@ -38,6 +38,7 @@ class SessionView(PlainVertical):
         self.session, self.look, self.keys, self.clock = session, look, keys, clock
         self.transcript = transcript
         self.screen_of_events = Story(transcript, look.token)
+        self.screen_of_events.contrast = look.theme.contrast
         self.find_bar = FindBar(look, keys)
         self.offered = Offered(look)
         self.receipts = Receipts(session, look)
@@ -85,6 +86,7 @@ class SessionView(PlainVertical):
 
     def dress(self, look: Look) -> None:
         self.look = self.meter.look = self.sandbox.look = self.offered.look = look
+        self.screen_of_events.contrast = look.theme.contrast
         self.screen_of_events.dress(look.token)
         self.receipts.dress(look)
         self.find_bar.dress(look)

@@ -10,8 +10,8 @@ from kasmon.model.fleet import Fleet
 from kasmon.tui.app import Kasmon
 from kasmon.tui.dialogs import Question, Sure
 from tests.fleets import StillClock, fleet, idle, working
-from tests.sandboxed import machine
-from tests.scenes import kasmon, parser
+from tests.sandboxed import machine, machines
+from tests.scenes import NO_AGENT, kasmon, parser
 from tests.tui.worlds import StillWorld, text_of
 from tests.waiting import auntil
 
@@ -135,3 +135,25 @@ async def test_the_line_at_the_bottom_says_no_key_by_half_and_always_the_way_bac
         await pilot.press(*keys)
 
         await auntil(lambda: text_of(app).splitlines()[-1].split() == foot.split(), what=f"the line {foot!r}")
+
+
+async def test_of_what_a_narrow_head_does_not_take_no_half_word_is_left() -> None:
+    paused = next(each for each in machines().sessions if each.name == "numbers")
+    async with kasmon(fleet(paused)).run_test(size=(80, 24)) as pilot:
+        await settled(pilot)
+
+        await auntil(lambda: "paused 2m · its memory on disk · protocol" in text_of(pilot.app), what="the head")
+        assert "interp…" not in text_of(pilot.app)
+
+
+async def test_the_first_picture_says_all_of_what_was_not_found() -> None:
+    app = kasmon(fleet())
+    cast(StillWorld, app.world).offered = NO_AGENT
+    async with app.run_test(size=LEAST) as pilot:
+        await settled(pilot)
+
+        await auntil(lambda: "No coding agent was found" in text_of(app), what="what was found")
+        words = " ".join(text_of(app).split())
+        assert "stand here, whoever needs you first." in words
+        assert "any program can run here." in words
+        assert "claude, codex, gemini, opencode" in words

@@ -140,7 +140,7 @@ async def test_what_is_under_the_cursor_can_be_read_in_every_theme(theme: str) -
             assert style.color is not None
             assert style.bgcolor is not None
             colours = style.color.get_truecolor().hex, style.bgcolor.get_truecolor().hex
-            assert contrast(*colours) >= 4.5, colours
+            assert contrast(*colours) >= shipped(theme).contrast, colours
 
 
 async def test_one_jumps_from_turn_to_turn() -> None:
