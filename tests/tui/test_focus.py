@@ -66,17 +66,17 @@ class Dashboard(App[None]):
 
 
 @asynccontextmanager
-async def dashboard() -> AsyncIterator[tuple[Dashboard, Pilot[None]]]:
+async def dashboard(columns: int = 60) -> AsyncIterator[tuple[Dashboard, Pilot[None]]]:
     app = Dashboard()
-    async with app.run_test(size=(60, 20)) as pilot:
+    async with app.run_test(size=(columns, 20)) as pilot:
         app.view.show(pushed("ready", columns=60, height=16))
         await pilot.pause()
         yield app, pilot
 
 
 @asynccontextmanager
-async def focused() -> AsyncIterator[tuple[Dashboard, Pilot[None]]]:
-    async with dashboard() as (app, pilot):
+async def focused(columns: int = 60) -> AsyncIterator[tuple[Dashboard, Pilot[None]]]:
+    async with dashboard(columns) as (app, pilot):
         app.view.enter()
         await auntil(lambda: app.link.of(Focus))
         yield app, pilot
@@ -192,7 +192,7 @@ async def test_a_storm_of_resizes_is_told_ten_times_a_second() -> None:
 
 
 async def test_the_bar_says_whose_it_is_and_how_to_leave() -> None:
-    async with focused() as (app, pilot):
+    async with focused(columns=100) as (app, pilot):
         app.view.label = "docs · working [b]"
         app.view.waiting = 2
         app.view.show(pushed("x", columns=60, height=16, scrolled=7, history=90))
