@@ -22,9 +22,7 @@ ROOMY_ROWS: Final = 3
 LEAST_ROWS: Final = 1
 WRITING: Final = {Doing.REASONING: 2, Doing.WORDING: 2, Doing.EDITING: 9}
 """Rows of the box to write in, with its margin."""
-NO_ROOM: Final = (
-    "This window is too small to show what is asked and what can be answered. Make it larger; nothing is answered here."
-)
+NO_ROOM: Final = "This window is too small to answer in; make it larger."
 
 
 class Laid(msgspec.Struct, frozen=True):

@@ -45,6 +45,8 @@ _tokens = itertools.count(1)
 
 TURNS: Final = ("tab", "shift+tab")
 """The keys that lead to the next field, and to the one before."""
+PAGES: Final = {"pagedown": 1, "pageup": -1}
+"""The keys that lead a page on, and back."""
 
 
 class Dialog(Overlay):
@@ -192,11 +194,15 @@ class Dialog(Overlay):
 
     def takes(self, key: events.Key) -> bool:
         """Keep a key that came before any field had the keyboard: the first one that has it gets it then. And turn to
-        another field at once: what is typed behind that key is meant for it."""
+        another field at once: what is typed behind that key is meant for it. What does not fit is paged from any field
+        that does not scroll itself."""
         if self._early is not None:
             self._early.append(key)
         elif key.key in TURNS:
             (self.focus_next if key.key == "tab" else self.focus_previous)()
+        elif key.key in PAGES and (self.focused is None or not self.focused.max_scroll_y):
+            rows = max(1, self.within.size.height - 1)
+            self.within.scroll_relative(y=PAGES[key.key] * rows, animate=False)
         else:
             return False
         return True

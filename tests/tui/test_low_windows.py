@@ -51,6 +51,19 @@ async def test_each_key_of_a_dialog_stands_there_whole(key: str, shown: Fleet, k
         assert [] == [each for each in keys if each not in text_of(pilot.app)]
 
 
+async def test_what_does_not_fit_is_paged_from_any_field() -> None:
+    async with kasmon(fleet(machine("numbers"))).run_test(size=LEAST) as pilot:
+        await dialog(pilot, "f")
+        assert "once." not in text_of(pilot.app)
+        await pilot.press("pagedown")
+        await pilot.pause()
+        assert "once." in text_of(pilot.app)
+        await pilot.press("pageup")
+        await pilot.pause()
+
+        assert "numbers-2" in text_of(pilot.app)
+
+
 async def test_what_is_wrong_stands_there_with_the_field_that_it_is_about() -> None:
     async with kasmon(fleet(idle("readme"))).run_test(size=LEAST) as pilot:
         await dialog(pilot, "n")
