@@ -22,7 +22,7 @@ ROOMY_ROWS: Final = 3
 LEAST_ROWS: Final = 1
 WRITING: Final = {Doing.REASONING: 2, Doing.WORDING: 2, Doing.EDITING: 9}
 """Rows of the box to write in, with its margin."""
-NO_ROOM: Final = "This window is too small to answer in; make it larger."
+NO_ROOM: Final = "This window is too small, make it larger; nothing is answered here."
 
 
 class Laid(msgspec.Struct, frozen=True):

@@ -9,7 +9,7 @@ from kasmon.model.command import Mode
 from kasmon.model.fleet import Fleet
 from kasmon.tui.app import Kasmon
 from kasmon.tui.dialogs import Question, Sure
-from tests.fleets import StillClock, fleet, idle, working
+from tests.fleets import StillClock, asking, fleet, idle, working
 from tests.sandboxed import machine, machines
 from tests.scenes import NO_AGENT, kasmon, parser
 from tests.tui.worlds import StillWorld, text_of
@@ -170,3 +170,12 @@ async def test_the_first_picture_says_all_of_what_was_not_found() -> None:
         assert "stand here, whoever needs you first." in words
         assert "any program can run here." in words
         assert "claude, codex, gemini, opencode" in words
+
+
+async def test_where_there_is_no_room_to_answer_that_is_said_whole_also_beside_the_list() -> None:
+    async with kasmon(fleet(asking("fix-auth"), asking("docs"))).run_test(size=LEAST) as pilot:
+        await settled(pilot)
+        await pilot.press("I")
+
+        said = "too small, make it larger; nothing is answered here."
+        await auntil(lambda: said in " ".join(text_of(pilot.app).replace("│", " ").split()), what="the word")
