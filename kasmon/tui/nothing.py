@@ -12,6 +12,8 @@ from kasmon.tui.look import Span, width_of
 SIMULATED = "scripted"
 """The agent that only acts: it is no agent that was found."""
 ANY = "shell"
+APART = "   "
+"""What stands between two columns."""
 FROM_A_SHELL = (
     ("kasmon new fix-auth --agent {agent}", "starts one from a shell"),
     ("kasmon doctor", "says what works on this machine"),
@@ -55,14 +57,19 @@ def fitted(lines: Sequence[Sequence[Span]], rows: int, width: int) -> Sequence[S
 
 
 def _wrapped(line: Sequence[Span], width: int) -> Sequence[Sequence[Span]]:
-    """*line* in rows of at most so many cells, as far as its words allow."""
+    """*line* in rows of at most so many cells, as far as its words allow; of two columns the second goes below."""
+    if not line or width_of(line) <= width:
+        return [line]
+    if line[-1][0].startswith(APART):
+        (command, code), (what, role) = line
+        return [((command.rstrip(), code),), ((f"  {what.strip()}", role),)]
     rows: list[list[Span]] = [[]]
-    for text, role in line if width_of(line) > width else ():
+    for text, role in line:
         for word in re.findall(r"\s*\S+|\s+", text):
             if rows[-1] and width_of([*rows[-1], (word, role)]) > width:
                 rows.append([])
             rows[-1].append((word if rows[-1] else word.lstrip(), role))
-    return [line] if width_of(line) <= width else rows
+    return rows
 
 
 def _found(offers: Sequence[Offer] | None, there: Sequence[str], missing: Sequence[str]) -> Sequence[Sequence[Span]]:
@@ -91,7 +98,7 @@ def _from_a_shell(agent: str) -> Sequence[Sequence[Span]]:
     """What each command does, below each other."""
     commands = [(command.format(agent=agent), what) for command, what in FROM_A_SHELL]
     widest = max(len(command) for command, _ in commands)
-    return [((f"{command:<{widest}}", "says-code"), (f"   {what}", "soft")) for command, what in commands]
+    return [((f"{command:<{widest}}", "says-code"), (f"{APART}{what}", "soft")) for command, what in commands]
 
 
 def _agents(offers: Sequence[Offer] | None, *, works: bool) -> list[str]:

@@ -179,3 +179,12 @@ async def test_where_there_is_no_room_to_answer_that_is_said_whole_also_beside_t
 
         said = "too small, make it larger; nothing is answered here."
         await auntil(lambda: said in " ".join(text_of(pilot.app).replace("│", " ").split()), what="the word")
+
+
+async def test_what_a_command_does_stands_below_it_where_there_is_no_room_beside_it() -> None:
+    async with kasmon(fleet()).run_test(size=(60, 16)) as pilot:
+        await settled(pilot)
+        await auntil(lambda: "kasmon doctor" in text_of(pilot.app), what="the commands")
+        rows = [row.strip() for row in text_of(pilot.app).splitlines()]
+
+        assert "says what works on this machine" == rows[rows.index("kasmon doctor") + 1]
