@@ -10,8 +10,9 @@ two parts of a pattern may have to be tried at each length:
 | `x?` `x{1,4}` | none; eight of `x?` are the most |
 | a pattern with any of these that does not begin with `^` | one more: it is tried at each place of the row |
 
-Only single characters, classes and `.` are repeated; a group is optional (`?`) at most. There are no back-references,
-no looking ahead or behind, no flags. So a row of n characters costs n² steps at the very worst, and rows are short
+Only single characters, classes and `.` are repeated; a group is optional (`?`) at most, and gives back what it took:
+Python before 3.11.5 matches one that does not wrongly (python/cpython#106052). There are no back-references, no looking
+ahead or behind, no flags. So a row of n characters costs n² steps at the very worst, and rows are short
 (`shot.LONGEST`).
 """
 
@@ -81,7 +82,7 @@ def _cost(source: str) -> tuple[int, int]:
             )
         if kind == "repeat":
             spread = _spread(piece)
-            if before == "close" and spread != 2:
+            if before == "close" and (spread != 2 or piece.endswith("+")):
                 raise PatternError("it repeats a group")
             has_repeat = has_repeat or spread == 0
             if not (piece.endswith("+") and piece != "+"):

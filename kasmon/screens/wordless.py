@@ -23,7 +23,7 @@ _BOX: Final = " │┃|║▌▐\u00a0"
 _NUMBERED: Final = re.compile(rf"^(?P<mark>[{MARKS}])? ?[\[(（]?(?P<number>\d{{1,2}})[\])）.:、．：] ?\S")
 _MARKED: Final = re.compile(rf"^(?P<mark>[{MARKS}○◯◇□☐◻]) ?(?P<label>\S.*)$")
 _KEYS: Final = re.compile(
-    r"[\[(（]\s?(?:\(?[A-Za-z]\)?[A-Za-z]{0,8}\s?[/|,、]\s?){1,4}+\(?[A-Za-z]\)?[A-Za-z]{0,8}\s?[\])）]\s?[:?：？>]?$"
+    r"[\[(（]\s?(?>(?:\(?[A-Za-z]\)?[A-Za-z]{0,8}\s?[/|,、]\s?){1,4})\(?[A-Za-z]\)?[A-Za-z]{0,8}\s?[\])）]\s?[:?：？>]?$"
 )
 _RULER: Final = re.compile(r"^\s*+(?:[─━═▄▀▔▁╌_=+-]{8}|[╭┌╔])")
 _PROMPTS: Final = "?:>？：؟]）)"

@@ -1,6 +1,7 @@
 """What no module of kasmon may do, told from its syntax tree: each lint yields line and reason."""
 
 import ast
+import re
 from collections.abc import Callable, Iterator
 from functools import cache
 from typing import Final, NamedTuple, TypeAlias
@@ -43,6 +44,7 @@ MARKUP_WIDGETS: Final = frozenset(
     }
 )
 """Textual's widgets whose texts are markup unless they are told otherwise."""
+POSSESSIVE_GROUP: Final = re.compile(r"(?<!\\)\)(?:[*+?]|\{\d*,?\d*\})\+")
 MARKUP_WORDS: Final = frozenset({"border_title", "border_subtitle", "tooltip", "placeholder", "help"})
 """Attributes and arguments that are markup where they are strings."""
 TMUX_COMMANDS: Final = frozenset(
@@ -328,6 +330,13 @@ def no_open_permission(tree: ast.Module, path: str) -> Iterator[Finding]:
             yield Finding(call.lineno, f"{name}(...)")
 
 
+def no_possessive_group(tree: ast.Module, path: str) -> Iterator[Finding]:
+    """Python before 3.11.5 matches them wrongly (python/cpython#106052); an atomic group does the same."""
+    for node in nodes(tree):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and POSSESSIVE_GROUP.search(node.value):
+            yield Finding(node.lineno, "a possessive group: write (?>(?:...)*)")
+
+
 LINTS: Final[tuple[Lint, ...]] = (
     no_foreign_markup,
     no_shell,
@@ -337,4 +346,5 @@ LINTS: Final[tuple[Lint, ...]] = (
     no_careless_writing,
     no_killing_by_name,
     no_open_permission,
+    no_possessive_group,
 )

@@ -68,6 +68,8 @@ PLANTED = [
     (lints.no_open_permission, "path.mkdir()"),
     (lints.no_open_permission, "path.mkdir(mode=0o755)"),
     (lints.no_open_permission, "path.chmod(0o644)"),
+    (lints.no_possessive_group, "re.compile(r'(?:a|b?c){1,4}+d')"),
+    (lints.no_possessive_group, "re.compile(r'(ab?)?+d')"),
 ]
 
 
