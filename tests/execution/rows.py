@@ -87,6 +87,13 @@ async def walk(actor: Actor) -> None:
 # Start, the setters, GetPanePID, GetSanitizedName
 
 
+def _lives(process: psutil.Process) -> bool:
+    try:
+        return process.is_running() and process.status() != "zombie"
+    except psutil.NoSuchProcess:  # between the two questions
+        return False
+
+
 @row(*AGENTS)
 async def the_initial_prompt_is_given_once_the_agent_is_ready(it: Stage) -> None:
     await it.said("begun")
@@ -532,7 +539,7 @@ async def close_ends_the_agent_and_can_be_called_again(it: Stage) -> None:
 
     assert SessionState.ENDED is (await it.one.state()).state
     assert await it.one.pid() is None
-    await auntil(lambda: not any(one.is_running() and one.status() != "zombie" for one in family), what="their end")
+    await auntil(lambda: not any(map(_lives, family)), what="their end")
     if it.is_sdk:
         with pytest.raises(KasmonError):
             await it.one.tap_enter()
