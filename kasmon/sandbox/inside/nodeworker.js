@@ -115,6 +115,17 @@ function begins(nonce, waits) {
   try { writeSync(control, framed({ begun: nonce, waits })); } catch { /* nobody listens any more, and we end by that */ }
 }
 
+// A signal that comes while the one before it ends a script is kept by node, and ends the next script: this one is it.
+const NEXT = new vm.Script('Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, 50)');
+const isSignalled = (error) => Boolean(error) && error.code === 'ERR_SCRIPT_EXECUTION_INTERRUPTED';
+
+function hush() {
+  for (let heard = true; heard;) {
+    heard = false;
+    try { NEXT.runInThisContext({ breakOnSigint: true }); } catch (error) { heard = isSignalled(error); }
+  }
+}
+
 async function value(code, turn, nonce) {
   const { made, awaits } = script(code, turn);
   begins(nonce, false);
@@ -136,7 +147,8 @@ async function run({ code, variables, turn, nonce }) {
     const result = await value(code, turn, nonce);
     if (result !== undefined) process.stdout.write(`${util.inspect(result, { depth: 4, maxArrayLength: 100 })}\n`);
   } catch (error) {
-    const isStopped = error instanceof Interrupted || (error && error.code === 'ERR_SCRIPT_EXECUTION_INTERRUPTED');
+    const isStopped = error instanceof Interrupted || isSignalled(error);
+    if (isSignalled(error)) hush();
     rc = isStopped ? INTERRUPTED : 1;
     say(2, `${isStopped ? 'Interrupted' : told(error)}\n`);
   } finally {
