@@ -74,7 +74,8 @@ def tier_of(kasmon: Line, session: SessionId) -> tuple[Lodging, Policy]:
 
 
 def put_to_disk(kasmon: Line, session: SessionId) -> None:
-    """Pause it; nothing of its sandbox runs then."""
+    """Pause it, once it is idle; nothing of its sandbox runs then."""
+    until_state(kasmon, session, SessionState.IDLE)
     runtime = session_of(kasmon, session).housing.runtime
     done = kasmon("sandbox", "pause", session, "--disk")
     assert 0 == done.code, done.err
